@@ -1,0 +1,215 @@
+"""The formulas in plain TensorFlow ops, and their twins compiled by XLA.
+
+`forward` and `backward` are what the layer means. `compiled` and `blockwise` run these two faster
+on a CPU and change nothing else.
+"""
+
+import functools
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# Elements in a block of `blockwise`: small enough to stay in a core's cache, large enough that
+# stepping from block to block costs little beside it.
+BLOCK_ELEMENTS = 2**18
+
+
+class Formula(NamedTuple):
+    """The numbers in the equations, as plain Python numbers."""
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+    lda_coeff: float
+
+
+def forward(x, formula, axis):
+    """`Y = X * S^(-beta)`, and the scale `S`."""
+    values = _at_least_float32(x)
+    scale = _scale(values, formula, axis)
+    power, _ = _powers(scale, formula)
+    return tf.cast(values * power, x.dtype), scale
+
+
+def backward(x, upstream, formula, axis, scale=None):
+    """`dX` for the derivative `upstream` of the output; computes the scale if it was not kept."""
+    if formula.lda_coeff == 0:
+        return tf.zeros_like(x)
+    values, upstream = _at_least_float32(x), _at_least_float32(upstream)
+    if scale is None:
+        scale = _scale(values, formula, axis)
+    power, reciprocal = _powers(scale, formula)
+    passed = formula.lda_coeff * upstream * power
+    dx = passed
+    if formula.size and formula.alpha and formula.beta:
+        before, after = _reach(formula.size)
+        # S^(-beta-1) as two factors, which neither overflow nor underflow where it would.
+        mirror_sum = window_sum(passed * (values * reciprocal), after, before, axis)
+        weight = 2 * formula.alpha * formula.beta / formula.size
+        dx = passed - weight * values * mirror_sum
+    return tf.cast(dx, x.dtype)
+
+
+def window_sum(values, before, after, axis):
+    """Sums, for each channel, itself, `before` channels below it and `after` above it."""
+
+    # The adjoint of a window sum is the window sum with both reaches swapped. As a gradient of its
+    # own it keeps every order of derivative free of the gradients of padding and slicing.
+    @tf.custom_gradient
+    def differentiable(values):
+        def gradient(upstream):
+            return window_sum(upstream, after, before, axis)
+
+        return _sum_by_doubling(unrecorded(values), before, after, axis), gradient
+
+    return differentiable(values)
+
+
+def unrecorded(tensor):
+    """The tensor as a constant, so that an eager tape keeps nothing of what is done with it."""
+    return tf.stop_gradient(tensor) if tf.executing_eagerly() else tensor
+
+
+def compiled(kernel, formula, axis, *tensors):
+    """Runs `forward_only` or `backward` on whole tensors: one XLA program for each shape."""
+    shape = tf.shape(tensors[0])
+    views = [_channels_second(tensor, axis) for tensor in tensors]
+    result = _program(kernel, formula, len(views), views[0].dtype, views[0].shape[1:])(*views)
+    return tf.ensure_shape(tf.reshape(result, shape), tensors[0].shape)
+
+
+def blockwise(kernel, formula, axis, *tensors):
+    """Runs `forward_only` or `backward` block by block: one XLA program for every shape."""
+    rank = tensors[0].shape.rank
+    if axis == rank - 1:
+        shape = tf.shape(tensors[0])
+        views = [_channels_second(tensor, axis) for tensor in tensors]
+        loop = _block_loop(kernel, formula, len(views), views[0].dtype, views[0].shape[1])
+        return tf.ensure_shape(tf.reshape(loop(*views), shape), tensors[0].shape)
+    there = [d for d in range(rank) if d != axis] + [axis]
+    back = [there.index(d) for d in range(rank)]
+    moved = [tf.transpose(tensor, there) for tensor in tensors]
+    return tf.transpose(blockwise(kernel, formula, rank - 1, *moved), back)
+
+
+def forward_only(x, formula, axis):
+    """`forward` without the scale."""
+    return forward(x, formula, axis)[0]
+
+
+def _at_least_float32(tensor):
+    return tensor if tensor.dtype in (tf.float32, tf.float64) else tf.cast(tensor, tf.float32)
+
+
+def _scale(values, formula, axis):
+    if formula.size == 0 or formula.alpha == 0:
+        return tf.constant(formula.bias, values.dtype)
+    before, after = _reach(formula.size)
+    sum_of_squares = window_sum(values * values, before, after, axis)
+    return formula.bias + (formula.alpha / formula.size) * sum_of_squares
+
+
+def _reach(size):
+    before = (size - 1) // 2
+    return before, size - 1 - before
+
+
+def _powers(scale, formula):
+    """`S^(-beta)` and `1 / S`."""
+    if formula.bias == 0:
+        # Where a whole window is zero nothing passes; 1 stands in so that no NaN arises there.
+        empty = tf.equal(scale, 0)
+        power, reciprocal = _roots(tf.where(empty, tf.ones_like(scale), scale), formula.beta)
+        return tf.where(empty, tf.zeros_like(power), power), reciprocal
+    return _roots(scale, formula.beta)
+
+
+def _roots(scale, beta):
+    # The exponents of published models have roots, which cost a fraction of a general power.
+    if beta == 0.75:
+        root = tf.math.rsqrt(tf.sqrt(scale))
+        square = root * root
+        return square * root, square * square
+    if beta == 0.5:
+        root = tf.math.rsqrt(scale)
+        return root, root * root
+    reciprocal = tf.math.reciprocal(scale)
+    return (reciprocal if beta == 1 else tf.pow(scale, -beta)), reciprocal
+
+
+def _sum_by_doubling(values, before, after, axis):
+    channels = values.shape[axis]
+    if channels is not None:
+        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
+    size = before + after + 1
+    padding = [[0, 0]] * values.shape.rank
+    padding[axis] = [before, after]
+    # runs[c] sums `length` channels from c on; `size` is a sum of such lengths, powers of two.
+    runs = tf.pad(values, padding)
+    length, covered, total = 1, 0, None
+    while True:
+        if size & length:
+            piece = _cut(runs, axis, covered, size - length - covered)
+            total = piece if total is None else total + piece
+            covered += length
+        if covered == size:
+            return total
+        runs = _cut(runs, axis, 0, length) + _cut(runs, axis, length, 0)
+        length *= 2
+
+
+def _cut(tensor, axis, low, high):
+    """The tensor without its first `low` and last `high` channels."""
+    if low == high == 0:
+        return tensor
+    return tensor[(slice(None),) * axis + (slice(low, -high or None),)]
+
+
+def _channels_second(tensor, axis):
+    """A view [positions, channels], or [outer, channels, inner] where channels are not last."""
+    shape, known = tf.shape(tensor), tensor.shape
+    outer = tf.reduce_prod(shape[:axis])
+    if axis == known.rank - 1:
+        return tf.ensure_shape(tf.reshape(tensor, [outer, shape[axis]]), [None, known[axis]])
+    inner = tf.reduce_prod(shape[axis + 1 :])
+    view = tf.reshape(tensor, [outer, shape[axis], inner])
+    return tf.ensure_shape(view, [None, known[axis], known[axis + 1 :].num_elements()])
+
+
+@functools.lru_cache(maxsize=None)
+def _program(kernel, formula, count, dtype, known):
+    signature = [tf.TensorSpec([None, *known], dtype)] * count
+
+    @tf.function(input_signature=signature, jit_compile=True, autograph=False)
+    def program(*views):
+        return kernel(*views, formula, 1)
+
+    return program
+
+
+@functools.lru_cache(maxsize=None)
+def _block_loop(kernel, formula, count, dtype, channels):
+    rows_per_block = max(1, BLOCK_ELEMENTS // max(channels, 1))
+    program = _program(kernel, formula, count, dtype, tf.TensorShape([channels]))
+    signature = [tf.TensorSpec([None, channels], dtype)] * count
+
+    @tf.function(input_signature=signature, autograph=False)
+    def loop(*views):
+        rows = tf.shape(views[0])[0]
+        full = rows // rows_per_block
+        start = full * rows_per_block
+        blocks = tf.TensorArray(dtype, full + 1, element_shape=[None, channels], infer_shape=False)
+
+        def step(block, blocks):
+            low = block * rows_per_block
+            part = [view[low : low + rows_per_block] for view in views]
+            return block + 1, blocks.write(block, program(*part))
+
+        _, blocks = tf.while_loop(lambda block, _: block < full, step, [0, blocks])
+        # The rest is filled up with zeros to a whole block, so that it needs no program of its own.
+        missing = rows_per_block - (rows - start)
+        rest = program(*[tf.pad(view[start:], [[0, missing], [0, 0]]) for view in views])
+        return blocks.write(full, rest[: rows - start]).concat()
+
+    return loop

@@ -1,0 +1,185 @@
+"""The Keras layer: arguments, dtype policy and configuration around `keras_lrn.ops`."""
+
+import re
+import warnings
+
+import keras
+import tensorflow as tf
+
+from keras_lrn import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_lrn")
+class LocalResponseNormalization(keras.layers.Layer):
+    """Local response normalization: divides each channel by the energy of its neighbours.
+
+    For `C` channels along `axis`, `before = floor((size - 1) / 2)` and
+    `after = ceil((size - 1) / 2)`, the output `Y` and the derivative `dX` sent back are:
+
+        window(c) = { i : max(0, c - before) <= i <= min(C - 1, c + after) }
+        mirror(c) = { i : c is in window(i) }
+        S[c]  = bias + (alpha / size) * sum over window(c) of X[i]^2
+        Y[c]  = X[c] * S[c]^(-beta)
+        dX[c] = lda_coeff * ( dY[c] * S[c]^(-beta) - (2 * alpha * beta / size) * X[c]
+                              * sum over mirror(c) of dY[i] * X[i] * S[i]^(-beta - 1) )
+
+    This is the definition of ONNX: `alpha` is divided by `size`, also at the first and last
+    channels, where windows are cut, and an even `size` has its extra channel on the higher side.
+    TensorFlow and the AlexNet paper do not divide: their `alpha` times `size` is the `alpha` here.
+
+    Use it to rebuild AlexNet, ZFNet or GoogLeNet, to run models trained in Caffe, PyTorch or ONNX
+    with the same numbers, and for divisive normalization. With `size >= C`, `alpha = size`,
+    `beta = 0.5` and `bias = 0` it is an L2 normalization over channels.
+
+    Reference:
+
+    - [Krizhevsky et al., 2012, section 3.3](https://papers.nips.cc/paper/4824)
+    - [The ONNX operator LRN](https://onnx.ai/onnx/operators/onnx__LRN.html)
+
+    Args:
+        size: Integer >= 0. How many channels a window holds; it may exceed their number. With the
+            default 0 nothing is summed, so `S = bias`, and a warning says so at build.
+        alpha: Finite real number >= 0. The weight of the sum of squares.
+        beta: Finite real number. The exponent, not the offset that other normalization layers
+            call beta.
+        bias: Finite real number >= 0. 0 is legal where `alpha` and `size` are above 0; where a
+            whole window is zero, output and gradient are then 0.
+        axis: Integer. The channel axis; negative counts from the end. Not the batch axis 0.
+        training: Boolean. Whether the layer may keep intermediate results for the backward pass
+            when it is called with `training=True`. Outputs and gradients do not depend on it.
+        lda_coeff: Finite real number. Multiplies the derivative that is sent back, and never the
+            output: 0 blocks it, a negative number reverses it, above 1 amplifies it.
+        specified_outputs_name: `None`, or a sequence of exactly one name for the output tensor.
+        jit_compile: `"auto"`, `True` (always run compiled by XLA) or `False` (never, unless the
+            model around it is).
+        **kwargs: `name`, `dtype`, `trainable` and the other arguments of a Keras layer.
+
+    Call arguments:
+        inputs: Tensor of dtype bfloat16, float16, float32 or float64. 16-bit inputs are computed in
+            float32 and rounded once at the end.
+        training: Boolean or `None`. Keras sets it: `True` in `fit`, `False` in `predict`.
+
+    Input shape:
+        Any rank >= 2; batch, spatial and channel dimensions may be unknown.
+
+    Output shape:
+        The input shape. The dtype is the layer's `compute_dtype`.
+
+    Raises:
+        ValueError: An argument, the rank or the dtype of the input is not as described.
+
+    Example:
+
+    ```python
+    import numpy as np
+    from keras_lrn import LocalResponseNormalization
+
+    x = np.array([[1.0, 2.0, 3.0]], "float32")
+    y = LocalResponseNormalization(3, alpha=3.0, beta=1.0)(x)
+    # The scale is 1 + [1 + 4, 1 + 4 + 9, 4 + 9] = [6, 15, 14].
+    np.testing.assert_allclose(y, [[1 / 6, 2 / 15, 3 / 14]], rtol=1e-6)
+    ```
+    """
+
+    def __init__(
+        self,
+        size=0,
+        *,
+        alpha=1e-4,
+        beta=0.75,
+        bias=1.0,
+        axis=-1,
+        training=True,
+        lda_coeff=1.0,
+        specified_outputs_name=None,
+        jit_compile="auto",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        # The sum of squares must see the input before it is rounded to a 16-bit compute dtype.
+        self.autocast = False
+        self.supports_masking = True
+        self.size, self.alpha, self.beta, self.bias, self.axis, self.lda_coeff = (
+            ops.check_arguments(size, alpha, beta, bias, axis, training, lda_coeff, jit_compile)
+        )
+        self.training = bool(training)
+        self.specified_outputs_name = _check_outputs_name(specified_outputs_name)
+        self.jit_compile = jit_compile if isinstance(jit_compile, str) else bool(jit_compile)
+
+    def build(self, input_shape):
+        self._check_input(input_shape, self.compute_dtype)
+        if self.size == 0:
+            warnings.warn(
+                f"{self._caller()} has size=0: nothing is normalized until `size` is set to the "
+                "number of channels in a window.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.built = True
+
+    def call(self, inputs, training=None):
+        x = ops.check_dense(inputs, self._caller())
+        self._check_input(x.shape, x.dtype)
+        # The wider of both dtypes, so that nothing is rounded but the result.
+        x = tf.cast(x, keras.backend.result_type(x.dtype.name, self.compute_dtype))
+        y = ops.local_response_normalization(
+            x,
+            self.size,
+            alpha=self.alpha,
+            beta=self.beta,
+            bias=self.bias,
+            axis=self.axis,
+            training=self.training and bool(training),
+            lda_coeff=self.lda_coeff,
+            jit_compile=self.jit_compile,
+        )
+        y = tf.cast(y, self.compute_dtype)
+        return tf.identity(y, name=self._output_name()) if self._output_name() else y
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def compute_output_spec(self, inputs, training=None):
+        self._check_input(inputs.shape, inputs.dtype)
+        return keras.KerasTensor(inputs.shape, self.compute_dtype, name=self._output_name())
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "size": self.size,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "bias": self.bias,
+            "axis": self.axis,
+            "training": self.training,
+            "lda_coeff": self.lda_coeff,
+            "specified_outputs_name": self.specified_outputs_name,
+            "jit_compile": self.jit_compile,
+        }
+
+    def _check_input(self, shape, dtype):
+        ops.check_input(shape, dtype, self.axis, self._caller())
+
+    def _caller(self):
+        return f'{type(self).__name__} "{self.name}"'
+
+    def _output_name(self):
+        return self.specified_outputs_name[0] if self.specified_outputs_name else None
+
+
+def _check_outputs_name(names):
+    if names is None:
+        return None
+    # What TensorFlow accepts as the name of an op.
+    valid = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+    if (
+        isinstance(names, (list, tuple))
+        and len(names) == 1
+        and isinstance(names[0], str)
+        and valid.fullmatch(names[0])
+    ):
+        return list(names)
+    raise ValueError(
+        "Expected `specified_outputs_name` to be None or a sequence of exactly one valid tensor "
+        f"name. Received: specified_outputs_name={names!r}"
+    )
