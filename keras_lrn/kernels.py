@@ -73,20 +73,21 @@ def unrecorded(tensor):
 
 def compiled(kernel, formula, axis, *tensors):
     """Runs `forward_only` or `backward` on whole tensors: one XLA program for each shape."""
-    shape = tf.shape(tensors[0])
+    if tf.executing_eagerly():
+        return _traced(compiled, kernel, formula, axis, *tensors)
     views = [_channels_second(tensor, axis) for tensor in tensors]
-    result = _program(kernel, formula, len(views), views[0].dtype, views[0].shape[1:])(*views)
-    return tf.ensure_shape(tf.reshape(result, shape), tensors[0].shape)
+    program = _program(kernel, formula, len(views), views[0].dtype, tuple(views[0].shape))
+    return _with_shape_of(tensors[0], program(*views))
 
 
 def blockwise(kernel, formula, axis, *tensors):
     """Runs `forward_only` or `backward` block by block: one XLA program for every shape."""
+    if tf.executing_eagerly():
+        return _traced(blockwise, kernel, formula, axis, *tensors)
     rank = tensors[0].shape.rank
     if axis == rank - 1:
-        shape = tf.shape(tensors[0])
         views = [_channels_second(tensor, axis) for tensor in tensors]
-        loop = _block_loop(kernel, formula, len(views), views[0].dtype, views[0].shape[1])
-        return tf.ensure_shape(tf.reshape(loop(*views), shape), tensors[0].shape)
+        return _with_shape_of(tensors[0], _block_by_block(kernel, formula, views))
     there = [d for d in range(rank) if d != axis] + [axis]
     back = [there.index(d) for d in range(rank)]
     moved = [tf.transpose(tensor, there) for tensor in tensors]
@@ -168,18 +169,39 @@ def _cut(tensor, axis, low, high):
 
 def _channels_second(tensor, axis):
     """A view [positions, channels], or [outer, channels, inner] where channels are not last."""
-    shape, known = tf.shape(tensor), tensor.shape
+    shape, channels = tf.shape(tensor), tensor.shape[axis]
     outer = tf.reduce_prod(shape[:axis])
-    if axis == known.rank - 1:
-        return tf.ensure_shape(tf.reshape(tensor, [outer, shape[axis]]), [None, known[axis]])
+    if axis == tensor.shape.rank - 1:
+        return tf.ensure_shape(tf.reshape(tensor, [outer, shape[axis]]), [None, channels])
     inner = tf.reduce_prod(shape[axis + 1 :])
     view = tf.reshape(tensor, [outer, shape[axis], inner])
-    return tf.ensure_shape(view, [None, known[axis], known[axis + 1 :].num_elements()])
+    return tf.ensure_shape(view, [None, channels, None])
 
 
-@functools.lru_cache(maxsize=None)
-def _program(kernel, formula, count, dtype, known):
-    signature = [tf.TensorSpec([None, *known], dtype)] * count
+def _with_shape_of(tensor, view):
+    return tf.ensure_shape(tf.reshape(view, tf.shape(tensor)), tensor.shape)
+
+
+def _traced(run, kernel, formula, axis, *tensors):
+    """Calls `compiled` or `blockwise` as one graph, which an eager caller enters in one step."""
+    shape = [None] * tensors[0].shape.rank
+    shape[axis] = tensors[0].shape[axis]
+    graph = _graph(run, kernel, formula, axis, len(tensors), tensors[0].dtype, tuple(shape))
+    return graph(*tensors)
+
+
+@functools.cache
+def _graph(run, kernel, formula, axis, count, dtype, shape):
+    @tf.function(input_signature=[tf.TensorSpec(shape, dtype)] * count, autograph=False)
+    def graph(*tensors):
+        return run(kernel, formula, axis, *tensors)
+
+    return graph
+
+
+@functools.cache
+def _program(kernel, formula, count, dtype, shape):
+    signature = [tf.TensorSpec([None, *shape[1:]], dtype)] * count
 
     @tf.function(input_signature=signature, jit_compile=True, autograph=False)
     def program(*views):
@@ -188,28 +210,22 @@ def _program(kernel, formula, count, dtype, known):
     return program
 
 
-@functools.lru_cache(maxsize=None)
-def _block_loop(kernel, formula, count, dtype, channels):
+def _block_by_block(kernel, formula, views):
+    dtype, channels = views[0].dtype, views[0].shape[1]
     rows_per_block = max(1, BLOCK_ELEMENTS // max(channels, 1))
-    program = _program(kernel, formula, count, dtype, tf.TensorShape([channels]))
-    signature = [tf.TensorSpec([None, channels], dtype)] * count
+    program = _program(kernel, formula, len(views), dtype, (None, channels))
+    rows = tf.shape(views[0])[0]
+    full = rows // rows_per_block
+    start = full * rows_per_block
+    blocks = tf.TensorArray(dtype, full + 1, element_shape=[None, channels], infer_shape=False)
 
-    @tf.function(input_signature=signature, autograph=False)
-    def loop(*views):
-        rows = tf.shape(views[0])[0]
-        full = rows // rows_per_block
-        start = full * rows_per_block
-        blocks = tf.TensorArray(dtype, full + 1, element_shape=[None, channels], infer_shape=False)
+    def step(block, blocks):
+        low = block * rows_per_block
+        part = [view[low : low + rows_per_block] for view in views]
+        return block + 1, blocks.write(block, program(*part))
 
-        def step(block, blocks):
-            low = block * rows_per_block
-            part = [view[low : low + rows_per_block] for view in views]
-            return block + 1, blocks.write(block, program(*part))
-
-        _, blocks = tf.while_loop(lambda block, _: block < full, step, [0, blocks])
-        # The rest is filled up with zeros to a whole block, so that it needs no program of its own.
-        missing = rows_per_block - (rows - start)
-        rest = program(*[tf.pad(view[start:], [[0, missing], [0, 0]]) for view in views])
-        return blocks.write(full, rest[: rows - start]).concat()
-
-    return loop
+    _, blocks = tf.while_loop(lambda block, _: block < full, step, [0, blocks])
+    # The rest is filled up with zeros to a whole block, so that it needs no program of its own.
+    missing = rows_per_block - (rows - start)
+    rest = program(*[tf.pad(view[start:], [[0, missing], [0, 0]]) for view in views])
+    return blocks.write(full, rest[: rows - start]).concat()
