@@ -215,7 +215,7 @@ def _block_by_block(kernel, formula, views):
     rows_per_block = max(1, BLOCK_ELEMENTS // max(channels, 1))
     program = _program(kernel, formula, len(views), dtype, (None, channels))
     rows = tf.shape(views[0])[0]
-    full = rows // rows_per_block
+    full = tf.maximum(rows - 1, 0) // rows_per_block  # leaves 1 to `rows_per_block` rows
     start = full * rows_per_block
     blocks = tf.TensorArray(dtype, full + 1, element_shape=[None, channels], infer_shape=False)
 

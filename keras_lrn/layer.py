@@ -118,7 +118,8 @@ class LocalResponseNormalization(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, training=None):
-        x = ops.check_dense(inputs, self._caller())
+        ops.check_dense(inputs, self._caller())
+        x = tf.convert_to_tensor(inputs)
         self._check_input(x.shape, x.dtype)
         # The wider of both dtypes, so that nothing is rounded but the result.
         x = tf.cast(x, keras.backend.result_type(x.dtype.name, self.compute_dtype))
@@ -140,6 +141,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         return input_shape
 
     def compute_output_spec(self, inputs, training=None):
+        ops.check_dense(inputs, self._caller())
         self._check_input(inputs.shape, inputs.dtype)
         return keras.KerasTensor(inputs.shape, self.compute_dtype, name=self._output_name())
 

@@ -5,6 +5,7 @@ import math
 import numbers
 import operator
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # not public, see `_in_xla`
@@ -80,7 +81,13 @@ def local_response_normalization(
         size, alpha, beta, bias, axis, training, lda_coeff, jit_compile
     )
     caller = "local_response_normalization"
-    x = check_dense(x, caller)
+    check_dense(x, caller)
+    if isinstance(x, keras.KerasTensor):
+        raise ValueError(
+            f"{caller} expects a tensor with values; in a functional model use the layer "
+            f"LocalResponseNormalization. Received: x={x}"
+        )
+    x = tf.convert_to_tensor(x)
     axis = check_input(x.shape, x.dtype, axis, caller)
     formula = kernels.Formula(size, alpha, beta, bias, lda_coeff)
     forward, backward = _choose_way(x, formula, axis, training, jit_compile)
@@ -117,14 +124,16 @@ def check_arguments(size, alpha, beta, bias, axis, training, lda_coeff, jit_comp
 
 
 def check_dense(x, caller):
-    """Converts `x` to a dense tensor, or says why it is none."""
-    if isinstance(x, (tf.RaggedTensor, tf.SparseTensor)):
-        convert = "to_tensor()" if isinstance(x, tf.RaggedTensor) else "tf.sparse.to_dense"
-        raise ValueError(
-            f"{caller} expects a dense tensor; convert the input with {convert} first. "
-            f"Received: x of type {type(x).__name__}"
-        )
-    return tf.convert_to_tensor(x)
+    """Says so if `x`, a tensor or its symbol in a functional model, is ragged or sparse."""
+    for kind, eager_type, convert in (
+        ("ragged", tf.RaggedTensor, "`to_tensor()`"),
+        ("sparse", tf.SparseTensor, "`tf.sparse.to_dense`"),
+    ):
+        if isinstance(x, eager_type) or getattr(x, kind, False):
+            raise ValueError(
+                f"{caller} expects a dense input; convert it with {convert} first. "
+                f"Received: a {kind} {type(x).__name__}"
+            )
 
 
 def check_input(shape, dtype, axis, caller):
