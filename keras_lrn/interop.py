@@ -13,11 +13,10 @@ whose channels come first gives `axis=1`; for a network rebuilt with the channel
 `LocalResponseNormalization(**{**from_onnx(node), "axis": -1})`.
 """
 
-import math
-import numbers
 import warnings
 
 from keras_lrn.layer import LocalResponseNormalization
+from keras_lrn.ops import check_integer, check_real
 
 # As arguments of this layer: name: ((size, alpha, beta, bias), source).
 PUBLISHED = {
@@ -103,7 +102,7 @@ def from_tensorflow(*, depth_radius=5, bias=1.0, alpha=1.0, beta=0.5):
     assert round(arguments["alpha"], 12) == 5e-4
     ```
     """
-    size = 2 * _integer("depth_radius", depth_radius, minimum=0) + 1
+    size = 2 * check_integer("depth_radius", depth_radius, minimum=0) + 1
     alpha, beta, bias = _checked_numbers(alpha, beta, bias)
     return {"size": size, "alpha": alpha * size, "beta": beta, "bias": bias, "axis": -1}
 
@@ -231,7 +230,7 @@ def from_onnx(node):
             "Expected `node` to have the attribute size: ONNX has no default for it. "
             f"Received: attributes={[a.name for a in node.attribute]}"
         )
-    size = _integer("size", values["size"], minimum=1)
+    size = check_integer("size", values["size"], minimum=1)
     alpha, beta, bias = _checked_numbers(values["alpha"], values["beta"], values["bias"])
     return {"size": size, "alpha": alpha, "beta": beta, "bias": bias, "axis": 1}
 
@@ -502,40 +501,19 @@ def _built_rank(layer):
 
 
 def _odd(name, value, why):
-    value = _integer(name, value, minimum=1)
+    value = check_integer(name, value, minimum=1)
     if value % 2 == 0:
         raise ValueError(f"Expected `{name}` to be odd: {why}. Received: {name}={value}")
     return value
 
 
-def _integer(name, value, *, minimum):
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
-        raise ValueError(
-            f"Expected `{name}` to be an integer of at least {minimum}: it counts channels. "
-            f"Received: {name}={value!r}"
-        )
-    return int(value)
-
-
 def _checked_numbers(alpha, beta, bias, bias_name="bias"):
-    alpha, beta, bias = _finite("alpha", alpha), _finite("beta", beta), _finite(bias_name, bias)
-    for name, value in (("alpha", alpha), (bias_name, bias)):
-        if value < 0:
-            raise ValueError(
-                f"Expected `{name}` to be at least 0: below, the scale could become negative, "
-                f"and a power of it is no number. Received: {name}={value}"
-            )
+    alpha = check_real("alpha", alpha, minimum=0)
+    beta = check_real("beta", beta)
+    bias = check_real(bias_name, bias, minimum=0)
     if alpha == 0 and bias == 0:
         raise ValueError(
             f"Expected `{bias_name}` to be above 0 where alpha is 0: every scale would be 0. "
             f"Received: {bias_name}={bias}, alpha={alpha}"
         )
     return alpha, beta, bias
-
-
-def _finite(name, value):
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ValueError(
-            f"Expected `{name}` to be a finite real number. Received: {name}={value!r}"
-        )
-    return float(value)

@@ -3,7 +3,6 @@
 import collections
 import math
 import numbers
-import operator
 
 import keras
 import numpy as np
@@ -97,30 +96,49 @@ def local_response_normalization(
 
 def check_arguments(size, alpha, beta, bias, axis, training, lda_coeff, jit_compile):
     """Checks what needs no input; returns the six numbers as plain Python numbers."""
-    size = _integer("size", size)
-    if size < 0:
-        raise ValueError(f"Expected `size` to be an integer >= 0. Received: size={size}")
-    alpha = _finite("alpha", alpha)
-    beta = _finite("beta", beta)
-    bias = _finite("bias", bias)
-    for key, value in (("alpha", alpha), ("bias", bias)):
-        if value < 0:
-            raise ValueError(f"Expected `{key}` to be a number >= 0. Received: {key}={value}")
+    size = check_integer("size", size, minimum=0)
+    alpha = check_real("alpha", alpha, minimum=0)
+    beta = check_real("beta", beta)
+    bias = check_real("bias", bias, minimum=0)
     if bias == 0 and (alpha == 0 or size == 0):
         raise ValueError(
             "Expected `bias` to be above 0 unless `alpha` and `size` are, for otherwise the scale "
             f"is 0 everywhere. Received: bias={bias}, alpha={alpha}, size={size}"
         )
-    axis = _integer("axis", axis)
+    axis = check_integer("axis", axis)
     if not isinstance(training, (bool, np.bool_)):
         raise ValueError(f"Expected `training` to be a boolean. Received: training={training!r}")
-    lda_coeff = _finite("lda_coeff", lda_coeff)
+    lda_coeff = check_real("lda_coeff", lda_coeff)
     if not (isinstance(jit_compile, (bool, np.bool_)) or _is_auto(jit_compile)):
         raise ValueError(
             'Expected `jit_compile` to be "auto", True or False. '
             f"Received: jit_compile={jit_compile!r}"
         )
     return size, alpha, beta, bias, axis, lda_coeff
+
+
+def check_integer(name, value, minimum=None):
+    """Returns the integer as a plain Python number, or says what is wrong with it."""
+    integral = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    if integral and (minimum is None or value >= minimum):
+        return int(value)
+    bound = "" if minimum is None else f" >= {minimum}"
+    raise ValueError(f"Expected `{name}` to be an integer{bound}. Received: {name}={value!r}")
+
+
+def check_real(name, value, minimum=None):
+    """Returns the finite real number as a plain Python number, or says what is wrong with it."""
+    if not isinstance(value, (bool, np.bool_)) and isinstance(value, numbers.Real):
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond the largest float
+            number = math.inf
+        if math.isfinite(number) and (minimum is None or number >= minimum):
+            return number
+    bound = "" if minimum is None else f" >= {minimum}"
+    raise ValueError(
+        f"Expected `{name}` to be a finite real number{bound}. Received: {name}={value!r}"
+    )
 
 
 def check_dense(x, caller):
@@ -155,26 +173,6 @@ def check_input(shape, dtype, axis, caller):
             f"input of rank {rank}. Received: axis={axis}, shape={shape}"
         )
     return axis % rank
-
-
-def _integer(key, value):
-    try:
-        if not isinstance(value, (bool, np.bool_)):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise ValueError(f"Expected `{key}` to be an integer. Received: {key}={value!r}")
-
-
-def _finite(key, value):
-    if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)):
-        try:
-            number = float(value)
-        except OverflowError:  # an integer beyond the largest float
-            number = math.inf
-        if math.isfinite(number):
-            return number
-    raise ValueError(f"Expected `{key}` to be a finite real number. Received: {key}={value!r}")
 
 
 def _is_auto(jit_compile):

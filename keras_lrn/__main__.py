@@ -1,0 +1,3 @@
+from keras_lrn.demo import main
+
+raise SystemExit(main())
