@@ -135,13 +135,16 @@ class LocalResponseNormalization(keras.layers.Layer):
             jit_compile=self.jit_compile,
         )
         y = tf.cast(y, self.compute_dtype)
-        return tf.identity(y, name=self._output_name()) if self._output_name() else y
+        if self.specified_outputs_name is None:
+            return y
+        # In a scope of its own no other op has the name, so TensorFlow does not number it.
+        with tf.name_scope("output"):
+            return tf.identity(y, name=self._output_name())
 
     def compute_output_shape(self, input_shape):
         return input_shape
 
     def compute_output_spec(self, inputs, training=None):
-        ops.check_dense(inputs, self._caller())
         self._check_input(inputs.shape, inputs.dtype)
         return keras.KerasTensor(inputs.shape, self.compute_dtype, name=self._output_name())
 

@@ -142,15 +142,15 @@ def check_real(name, value, minimum=None):
 
 
 def check_dense(x, caller):
-    """Says so if `x`, a tensor or its symbol in a functional model, is ragged or sparse."""
-    for kind, eager_type, convert in (
-        ("ragged", tf.RaggedTensor, "`to_tensor()`"),
-        ("sparse", tf.SparseTensor, "`tf.sparse.to_dense`"),
+    """Says so if `x` is ragged or sparse."""
+    for kind, convert in (
+        (tf.RaggedTensor, "`to_tensor()`"),
+        (tf.SparseTensor, "`tf.sparse.to_dense`"),
     ):
-        if isinstance(x, eager_type) or getattr(x, kind, False):
+        if isinstance(x, kind):
             raise ValueError(
                 f"{caller} expects a dense input; convert it with {convert} first. "
-                f"Received: a {kind} {type(x).__name__}"
+                f"Received: a {kind.__name__}"
             )
 
 
