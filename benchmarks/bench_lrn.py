@@ -1,6 +1,6 @@
 """Measures local response normalization on a CPU: time, memory, and training steps.
 
-python benchmarks/bench_lrn.py                     everything, about half an hour
+python benchmarks/bench_lrn.py                     everything, about twenty minutes
 python benchmarks/bench_lrn.py --only main         the main table, two to three minutes
 python benchmarks/bench_lrn.py --quick             everything on tiny tensors, about a minute
 """

@@ -196,7 +196,8 @@ def _graph(run, kernel, formula, axis, count, dtype, shape):
     def graph(*tensors):
         return run(kernel, formula, axis, *tensors)
 
-    return graph
+    # Concrete, or TensorFlow would warn that several functions of this name are one that retraces.
+    return graph.get_concrete_function()
 
 
 @functools.cache
@@ -207,7 +208,7 @@ def _program(kernel, formula, count, dtype, shape):
     def program(*views):
         return kernel(*views, formula, 1)
 
-    return program
+    return program.get_concrete_function()
 
 
 def _block_by_block(kernel, formula, views):

@@ -1,12 +1,15 @@
 """The benchmark on tiny tensors: what it reports, and that it refuses to time wrong numbers."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+import keras_lrn
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 KERAS_LRN = {
@@ -34,8 +37,13 @@ runpy.run_path(folder + "/bench_lrn.py", run_name="__main__")
 
 
 def run(*arguments):
+    package = str(Path(keras_lrn.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     return subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=300
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""The layer on every surface of Keras and TensorFlow: saving, fit, wrappers, XLA, distribution."""
+"""The layer on every surface of Keras and TensorFlow: saving, fit, wrappers, XLA."""
 
 import copy
 import json
@@ -492,52 +492,6 @@ def test_forward_mode_through_the_layer_is_the_adjoint_of_the_gradient(training)
         y = layer(inputs, training=training)
     expected = np.sum(reference.gradient(x, upstream, **FORMULA) * direction)
     np.testing.assert_allclose(np.sum(upstream * forward.jvp(y)), expected, rtol=1e-12)
-
-
-MIRROR = """
-import keras
-import numpy as np
-import tensorflow as tf
-
-import keras_lrn
-
-device = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-rng = np.random.default_rng(0)
-images = rng.normal(size=(12, 6, 5, 3)).astype("float32")
-targets = rng.normal(size=(12, 2)).astype("float32")
-
-
-def weights():
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [
-            keras.Input((6, 5, 3)),
-            keras.layers.Conv2D(7, 2),
-            keras_lrn.LRN(4, alpha=2.0, lda_coeff=-0.5),
-            keras.layers.Flatten(),
-            keras.layers.Dense(2),
-        ]
-    )
-    first = model.get_weights()
-    model.compile(keras.optimizers.SGD(0.05), "mse")
-    model.fit(images, targets, batch_size=4, epochs=2, shuffle=False, verbose=0)
-    return first, model.get_weights()
-
-
-first, single = weights()
-with strategy.scope():
-    _, mirrored = weights()
-assert strategy.num_replicas_in_sync == 2
-for start, a, b in zip(first, single, mirrored):
-    assert np.abs(a - start).max() > 1e-3
-    np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
-"""
-
-
-def test_two_mirrored_replicas_train_the_weights_of_one():
-    run_python(MIRROR)
 
 
 # Keras

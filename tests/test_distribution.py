@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_lrn
 
@@ -123,9 +124,9 @@ def line_of(process, pattern):
     raise AssertionError(f"{pattern!r} was not printed in:\n{printed}")
 
 
-def output_of_whole_group(process):
+def output_of_whole_group(process, seconds=400):
     """What is still printed, until every process of the group has ended."""
-    return process.communicate(timeout=100)[0]
+    return process.communicate(timeout=seconds)[0]
 
 
 def assert_same_weights(model, expected):
@@ -163,7 +164,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     stopped = start_example()
     line_of(stopped, "Epoch 1 of 4")
     stopped.kill()
-    output_of_whole_group(stopped)
+    output_of_whole_group(stopped, seconds=60)
     _, done = example.restored(tmp_path)
     assert 1 <= done < EPOCHS
     resumed = start_example()
@@ -183,9 +184,17 @@ def test_a_worker_that_dies_ends_the_run_with_a_message(start_example):
     run = start_example()
     worker = line_of(run, r"worker 1: process (\d+)")
     os.kill(int(worker[1]), signal.SIGKILL)
-    output = output_of_whole_group(run)
+    output = output_of_whole_group(run, seconds=60)
     assert run.returncode == 1
     assert "worker 1 was ended by SIGKILL" in output
+
+
+def test_weights_that_are_not_those_of_fit_are_reported(example, tmp_path, capsys):
+    untrained = tf.train.Checkpoint(model=example.network(), epochs_done=tf.Variable(1))
+    tf.train.CheckpointManager(untrained, tmp_path, max_to_keep=1).save()
+    with pytest.raises(SystemExit, match="Expected a difference of at most 1e-05"):
+        example.compare_with_one_process(tmp_path)
+    assert float(capsys.readouterr().out.rpartition(": ")[2]) > 0.01
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,401 @@
+"""Models that Keras exports, each run by the runtime it is meant for."""
+
+import collections
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+from cases import assert_accurate, random_x_and_upstream, relative_error
+from serve import answer, without_keras
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from keras_lrn import LocalResponseNormalization, reference
+
+ARGUMENTS = {"alpha": 2.5, "beta": 0.75, "bias": 1.5}
+Layer = collections.namedtuple("Layer", "shape size arguments dtype", defaults=({}, "float32"))
+# Layers that TensorFlow's LRN op equals, and layers that it does not.
+LRN_OP = {
+    "smallest": Layer((6, 5, 7), 3),
+    "largest": Layer((6, 5, 19), 15),
+    "wider_than_the_channels": Layer((6, 5, 7), 9),
+    "most_channels": Layer((2, 3, 384), 5),
+    "unknown_height_and_width": Layer((None, None, 7), 5),
+    "explicit_axis": Layer((6, 5, 7), 5, {"axis": 3}),
+    "reversed_gradient": Layer((6, 5, 7), 5, {"lda_coeff": -2.5}),
+    "blocked_gradient": Layer((6, 5, 7), 5, {"lda_coeff": 0.0}),
+    "least_bias": Layer((6, 5, 7), 5, {"bias": 1e-5}),
+    "half": Layer((6, 5, 7), 5, {}, "float16"),
+    "brain": Layer((6, 5, 7), 5, {}, "bfloat16"),
+}
+PLAIN_OPS = {
+    "even": Layer((6, 5, 7), 4, {"lda_coeff": -2.5}),
+    "even_half": Layer((6, 5, 7), 4, {}, "float16"),
+    "size_1": Layer((6, 5, 7), 1),
+    "size_17": Layer((6, 5, 19), 17),
+    "channels_385": Layer((2, 3, 385), 5),
+    "channels_unknown": Layer((6, 5, None), 5),
+    "channels_first": Layer((7, 6, 5), 5, {"axis": 1}),
+    "channels_between": Layer((6, 7, 5), 5, {"axis": 2}),
+    "rank_2": Layer((7,), 5),
+    "rank_3": Layer((6, 7), 5),
+    "rank_5": Layer((2, 6, 5, 7), 5),
+    "negative_beta": Layer((6, 5, 7), 5, {"beta": -0.5}),
+    "little_bias": Layer((6, 5, 7), 5, {"bias": 1e-6}),
+    "no_bias": Layer((6, 5, 7), 5, {"bias": 0.0}),
+    "double": Layer((6, 5, 7), 5, {}, "float64"),
+}
+LAYERS = {**LRN_OP, **PLAIN_OPS}
+
+
+def one_layer(name, **more):
+    shape, size, arguments, dtype = LAYERS[name]
+    inputs = keras.Input(shape, dtype=dtype)
+    layer = LocalResponseNormalization(
+        size, dtype=dtype, name=name, **{**ARGUMENTS, **arguments, **more}
+    )
+    return inputs, layer(inputs)
+
+
+def x_and_upstream(name, batch):
+    """Arrays in the dtype of the layer; an unknown height, width or number of channels is 7."""
+    shape, _, _, dtype = LAYERS[name]
+    shape = (batch, *(7 if length is None else length for length in shape))
+    return [tf.cast(array, dtype).numpy() for array in random_x_and_upstream(shape)]
+
+
+def oracle(name, x, upstream):
+    """The exact output and gradient in float64."""
+    _, size, arguments, _ = LAYERS[name]
+    arguments = {**ARGUMENTS, **arguments}
+    gradient = reference.gradient(x, upstream, size, **arguments)
+    arguments.pop("lda_coeff", None)
+    return reference.local_response_normalization(x, size, **arguments), gradient
+
+
+@pytest.fixture(scope="module")
+def small_network():
+    """Trained for a step; one of its layers sends back a reversed and amplified derivative."""
+    keras.utils.set_random_seed(2012)
+    image = keras.Input((6, 5, 4), name="image")
+    x = keras.layers.Conv2D(7, 3, padding="same", activation="tanh")(image)
+    x = LocalResponseNormalization(5, **ARGUMENTS, lda_coeff=-2.5)(x)
+    x = keras.layers.Conv2D(8, 2)(x)
+    x = LocalResponseNormalization(4, **ARGUMENTS, lda_coeff=0.5)(x)
+    model = keras.Model(image, keras.layers.Dense(3)(keras.layers.Flatten()(x)))
+    model.compile("sgd", "mse")
+    images, targets = np.random.default_rng(0).normal(size=(2, 9, 6, 5, 4)).astype("float32")
+    model.fit(images, targets[:, 0, 0, :3], verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def saved_network(small_network, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small_network") / "saved_model"
+    small_network.export(folder, verbose=False)
+    return folder
+
+
+# SavedModel
+
+
+@pytest.fixture(scope="module")
+def all_layers(tmp_path_factory):
+    """A SavedModel of every layer side by side, and how it answers without Keras."""
+    inputs, outputs = zip(*(one_layer(name) for name in LAYERS), strict=True)
+    folder = tmp_path_factory.mktemp("all_layers")
+    keras.Model(list(inputs), list(outputs)).export(folder / "saved_model", verbose=False)
+    answers = {}
+    for batch in (1, 3):
+        arrays = [x_and_upstream(name, batch) for name in LAYERS]
+        xs, upstreams = zip(*arrays, strict=True)
+        answers[batch] = without_keras(folder / "saved_model", xs, upstreams, folder)
+    nodes = nodes_of_a_request(folder / "saved_model")
+    return SimpleNamespace(answers=answers, nodes=nodes)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_saved_model_has_exact_outputs_and_gradients_without_keras(all_layers, name, batch):
+    x, upstream = x_and_upstream(name, batch)
+    output, gradient = oracle(name, x, upstream)
+    place = list(LAYERS).index(name)
+    dtype = LAYERS[name].dtype
+    assert_accurate(all_layers.answers[batch][f"output_{place}"], output, dtype)
+    assert_accurate(all_layers.answers[batch][f"gradient_{place}"], gradient, dtype)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_saved_model_holds_the_lrn_op_where_it_means_the_same(all_layers, name):
+    own = [node.op for node in all_layers.nodes if re.search(rf"(^|/){name}(_\d+)?/", node.name)]
+    assert own
+    assert own.count("LRN") == (name in LRN_OP)
+
+
+def test_a_saved_model_asks_nothing_of_xla_or_the_gradient_of_the_lrn_op(all_layers):
+    assert "LRNGrad" not in {node.op for node in all_layers.nodes}
+    assert not any(node.attr["_XlaMustCompile"].b for node in all_layers.nodes)
+
+
+def test_a_layer_that_must_compile_does_so_in_a_saved_model(tmp_path):
+    keras.Model(*one_layer("even", jit_compile=True)).export(tmp_path / "model", verbose=False)
+    assert any(node.attr["_XlaMustCompile"].b for node in nodes_of_a_request(tmp_path / "model"))
+    x, upstream = x_and_upstream("even", 3)
+    answers = without_keras(tmp_path / "model", [x], [upstream], tmp_path)
+    output, gradient = oracle("even", x, upstream)
+    assert_accurate(answers["output_0"], output, "float32")
+    assert_accurate(answers["gradient_0"], gradient, "float32")
+
+
+def test_a_trained_network_is_saved_without_anything_that_xla_must_compile(saved_network):
+    nodes = nodes_of_a_request(saved_network)
+    counts = collections.Counter(node.op for node in nodes)
+    assert (counts["Conv2D"], counts["LRN"], counts["LRNGrad"]) == (2, 1, 0)
+    assert not any(node.attr["_XlaMustCompile"].b for node in nodes)
+
+
+def nodes_of_a_request(folder):
+    """All nodes that serving reaches, those of inner functions included."""
+    (meta_graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+    functions = {f.signature.name: f for f in meta_graph.graph_def.library.function}
+    signature = meta_graph.signature_def["serving_default"]
+    outputs = {output.name.split(":")[0] for output in signature.outputs.values()}
+    found = [node for node in meta_graph.graph_def.node if node.name in outputs]
+    visited = set()
+    for node in found:  # grows while it is read
+        for attribute in node.attr.values():
+            for called in (attribute.func, *attribute.list.func):
+                if called.name in functions and called.name not in visited:
+                    visited.add(called.name)
+                    found.extend(functions[called.name].node_def)
+    return found
+
+
+def test_fine_tuning_a_saved_model_moves_its_weights_as_the_live_models(
+    small_network, saved_network, tmp_path
+):
+    image = np.random.default_rng(1).normal(size=(3, 6, 5, 4)).astype("float32")
+    upstream = np.random.default_rng(2).normal(size=(3, 3)).astype("float32")
+    live = keras.models.clone_model(small_network)
+    live.set_weights(small_network.get_weights())
+    weights = [variable.value for variable in live.trainable_variables]
+    expected = answer(live, weights, [image], [upstream])
+    actual = without_keras(saved_network, [image], [upstream], tmp_path)
+    assert actual.keys() == expected.keys()
+    for key, array in expected.items():
+        assert relative_error(actual[key], array) <= 2e-6
+    for place, before in enumerate(small_network.get_weights()):
+        assert relative_error(expected[f"weight_{place}"], before) > 1e-3
+
+
+def test_saved_model_cli_runs_a_saved_model(small_network, saved_network, tmp_path):
+    image = np.random.default_rng(1).normal(size=(3, 6, 5, 4)).astype("float32")
+    np.save(tmp_path / "image.npy", image)
+    command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli", "run"]
+    command += ["--dir", saved_network, "--tag_set", "serve", "--signature_def", "serving_default"]
+    command += ["--inputs", f"image={tmp_path / 'image.npy'}", "--outdir", tmp_path / "outputs"]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    (output,) = (tmp_path / "outputs").iterdir()
+    live = small_network.predict(image, verbose=0)
+    assert relative_error(np.load(output), live) <= 2e-6
+
+
+def test_eight_threads_get_the_same_bits_from_a_saved_model(saved_network):
+    model = tf.saved_model.load(saved_network)
+    rng = np.random.default_rng(1)
+    # Each thread has a batch of its own size and values, so that a mix-up shows.
+    images = [rng.normal(size=(batch, 6, 5, 4)).astype("float32") for batch in range(1, 9)]
+    alone = [model.serve(image).numpy().tobytes() for image in images]
+
+    def answers(image):
+        return {model.serve(image).numpy().tobytes() for _ in range(200)}
+
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(answers, images))
+    assert together == [{bits} for bits in alone]
+
+
+# ONNX
+
+
+def export_onnx(model, path, x, **options):
+    model(x)  # Keras exports to ONNX what was called once
+    model.export(path, format="onnx", verbose=False, **options)
+    onnx.checker.check_model(path, full_check=True)
+    return onnx.load(path)
+
+
+def run_onnx(model, *inputs):
+    if isinstance(model, onnx.ModelProto):
+        model = model.SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [argument.name for argument in session.get_inputs()]
+    return session.run(None, dict(zip(names, inputs, strict=True)))[0]
+
+
+# bfloat16 is not here: NumPy has no such type, so onnxruntime takes none from Python.
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "brain"])
+def test_onnx_holds_one_lrn_node_where_it_means_the_same(name, tmp_path):
+    x, upstream = x_and_upstream(name, 3)
+    model = export_onnx(keras.Model(*one_layer(name)), tmp_path / "model.onnx", x)
+    lrn = [node for node in model.graph.node if node.op_type == "LRN"]
+    assert len(lrn) == (name in LRN_OP)
+    for node in lrn:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        expected = {**ARGUMENTS, "size": LAYERS[name].size, **LAYERS[name].arguments}
+        for unknown_to_onnx in ("axis", "lda_coeff"):
+            expected.pop(unknown_to_onnx, None)
+        assert attributes == pytest.approx(expected, rel=1e-6)
+    output, _ = oracle(name, x, upstream)
+    actual = run_onnx(model, x)
+    assert actual.dtype == LAYERS[name].dtype
+    assert relative_error(actual, output) <= (1e-3 if actual.dtype == np.float16 else 1e-5)
+
+
+@pytest.mark.parametrize("policy", ["float16", "mixed_float16"])
+def test_onnx_computes_a_float16_network_in_float32_inside_the_layer(policy, tmp_path):
+    # Squares of 300 overflow float16.
+    image = 300 * np.random.default_rng(1).normal(size=(3, 6, 5, 7))
+    image = image.astype("float16" if policy == "float16" else "float32")
+    inputs = keras.Input((6, 5, 7), dtype=image.dtype.name)
+    x = LocalResponseNormalization(5, **ARGUMENTS, dtype=policy)(inputs)
+    x = LocalResponseNormalization(4, **ARGUMENTS, dtype=policy)(x)
+    network = keras.Model(inputs, keras.layers.Conv2D(8, 3, dtype=policy)(x))
+    model = export_onnx(network, tmp_path / "model.onnx", image)
+    assert [node.op_type for node in model.graph.node].count("LRN") == 1
+    actual = run_onnx(model, image)
+    assert actual.dtype == np.float16
+    assert relative_error(actual, network(image)) <= 5e-3
+
+
+@pytest.mark.parametrize("name", ["smallest", "even", "half", "even_half"])
+def test_the_output_has_the_specified_name_in_onnx(name, tmp_path):
+    inputs, normalized = one_layer(name, specified_outputs_name=["normalized"])
+    network = keras.Model(inputs, keras.layers.Activation("tanh")(normalized))
+    x, upstream = x_and_upstream(name, 3)
+    model = export_onnx(network, tmp_path / "model.onnx", x)
+    values = [value for node in model.graph.node for value in node.output]
+    # ONNX values are named after TensorFlow's, whose names end in the number of the output.
+    (named,) = [value for value in values if value.removesuffix(":0").endswith("normalized")]
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_empty_tensor_value_info(named))
+    actual = run_onnx(model, x)
+    if LAYERS[name].shape[-1] != actual.shape[-1]:
+        actual = np.moveaxis(actual, 1, -1)  # ONNX puts the channels of an LRN node first
+    output, _ = oracle(name, x, upstream)
+    assert relative_error(actual, output) <= (1e-3 if LAYERS[name].dtype == "float16" else 1e-5)
+
+
+def test_onnx_of_a_fixed_batch_keeps_a_nan_in_its_window(tmp_path):
+    x, _ = x_and_upstream("smallest", 3)
+    x[2, 1, 4, 5] = np.nan
+    batch_of_3 = keras.InputSpec(shape=x.shape, dtype="float32")
+    network = keras.Model(*one_layer("smallest"))
+    model = export_onnx(network, tmp_path / "model.onnx", x, input_signature=[batch_of_3])
+    assert [node.op_type for node in model.graph.node].count("LRN") == 1
+    expected = reference.local_response_normalization(x, 3, **ARGUMENTS)
+    assert np.isnan(expected[2, 1, 4]).tolist() == [False] * 4 + [True] * 3
+    np.testing.assert_allclose(run_onnx(model, x), expected, rtol=1e-5, atol=1e-6)
+
+
+# LiteRT
+
+
+def litert_run(path, x):
+    """The output, and the names of the builtin ops; 8-bit arrays are converted here."""
+    interpreter = Interpreter(str(path))
+    (given,), (got,) = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.resize_tensor_input(given["index"], x.shape)
+    interpreter.allocate_tensors()
+    if given["dtype"] == np.int8:
+        scale, zero = given["quantization"]
+        x = np.clip(np.round(x / scale) + zero, -128, 127).astype("int8")
+    interpreter.set_tensor(given["index"], x)
+    interpreter.invoke()
+    y = interpreter.get_tensor(got["index"])
+    if got["dtype"] == np.int8:
+        scale, zero = got["quantization"]
+        y = np.float32(scale) * (np.float32(y) - zero)
+    # Not public, and the only way to see the ops. A delegate runs ops that are listed beside it.
+    ops = [op["op_name"] for op in interpreter._get_ops_details()]
+    return y, [op for op in ops if op != "DELEGATE"]
+
+
+def export_litert(model, path, **options):
+    # Without its fallback to ops of TensorFlow, the converter refuses what is not builtin.
+    builtins_only = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
+    model.export(path, format="litert", verbose=False, target_spec=builtins_only, **options)
+    return path
+
+
+LITERT = [name for name in LAYERS if LAYERS[name].dtype in ("float16", "float32")]
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize("name", LITERT)
+def test_litert_needs_builtin_ops_only(name, batch, tmp_path):
+    x, upstream = x_and_upstream(name, 3)
+    fixed = keras.InputSpec(shape=(batch, *LAYERS[name].shape), dtype=LAYERS[name].dtype)
+    network = keras.Model(*one_layer(name))
+    path = export_litert(network, tmp_path / "model.tflite", input_signature=[fixed])
+    actual, ops = litert_run(path, x)
+    assert ops.count("LOCAL_RESPONSE_NORMALIZATION") == (name in LRN_OP)
+    output, _ = oracle(name, x, upstream)
+    assert relative_error(actual, output) <= (1e-3 if actual.dtype == np.float16 else 1e-5)
+
+
+@pytest.mark.parametrize("quantized", [False, True], ids=["float32", "int8"])
+@pytest.mark.parametrize("order", ["layer first", "layer last"])
+@pytest.mark.parametrize("size", [5, 4])
+def test_litert_runs_two_branches_that_are_added(size, order, quantized, tmp_path):
+    image = keras.Input((6, 5, 4))
+    branches = [
+        LocalResponseNormalization(size, **ARGUMENTS)(keras.layers.Conv2D(7, 3)(image)),
+        keras.layers.Conv2D(7, 3, activation="relu")(image),
+    ]
+    if order == "layer last":
+        branches.reverse()
+    network = keras.Model(image, keras.layers.Add()(branches))
+    images = np.random.default_rng(1).normal(size=(50, 6, 5, 4)).astype("float32")
+    options = int8_after_training(images) if quantized else {}
+    path = export_litert(network, tmp_path / "model.tflite", **options)
+    actual, ops = litert_run(path, images)
+    assert ops.count("LOCAL_RESPONSE_NORMALIZATION") == (size == 5)
+    expected = network.predict(images, verbose=0)
+    error = np.max(np.abs(actual - expected)) / np.ptp(expected)
+    if not quantized:
+        assert error <= 1e-6
+        return
+    assert error <= 0.02
+    # What the layer does is far more than what 8 bits may lose.
+    assert np.max(np.abs(branches_without_the_layer(network, images) - expected)) > (
+        0.2 * np.ptp(expected)
+    )
+
+
+def int8_after_training(images):
+    return {
+        "optimizations": [tf.lite.Optimize.DEFAULT],
+        "representative_dataset": lambda: ([image[np.newaxis]] for image in images),
+        "inference_input_type": tf.int8,
+        "inference_output_type": tf.int8,
+    }
+
+
+def branches_without_the_layer(network, images):
+    before = [
+        layer.input if isinstance(layer, LocalResponseNormalization) else layer.output
+        for layer in network.layers
+        if isinstance(layer, LocalResponseNormalization)
+        or getattr(layer, "activation", None) is keras.activations.relu
+    ]
+    return sum(keras.Model(network.inputs, before).predict(images, verbose=0))
