@@ -38,6 +38,9 @@ def backward(x, upstream, formula, axis, scale=None):
         return tf.zeros_like(x)
     values, upstream = _at_least_float32(x), _at_least_float32(upstream)
     if scale is None:
+        # Without the wait a graph would compute the scale in advance, and hold on to it.
+        with tf.control_dependencies([upstream]):
+            values = tf.identity(values)
         scale = _scale(values, formula, axis)
     power, reciprocal = _powers(scale, formula)
     passed = formula.lda_coeff * upstream * power

@@ -14,6 +14,8 @@ from keras_lrn import kernels
 FLOAT_DTYPES = ("bfloat16", "float16", "float32", "float64")
 # Below this many elements an eager call costs less as plain ops than as compiled blocks.
 EAGER_BLOCK_ELEMENTS = 2**16
+# Above this size blocks are faster than whole tensors.
+WIDE_WINDOW = 32
 # So many spatial shapes get an XLA program of their own; those after them share one.
 WHOLE_SHAPES = 4
 
@@ -208,23 +210,20 @@ def _with_gradient(forward, backward, formula, axis):
 
 
 def _choose_way(x, formula, axis, training, jit_compile):
-    if not _is_auto(jit_compile) and jit_compile:
-        return _compiled(kernels.compiled, formula, axis)
+    auto = _is_auto(jit_compile)
+    if jit_compile and not auto:
+        return _compiled(_programs(x, formula, axis), formula, axis)
     if _in_xla():
         return _plain(formula, axis, training)
-    may_compile = _is_auto(jit_compile) and x.shape[axis] is not None
     if tf.executing_eagerly():
-        if may_compile and _cpu_only() and x.shape.num_elements() >= EAGER_BLOCK_ELEMENTS:
+        if auto and _cpu_only() and x.shape.num_elements() >= EAGER_BLOCK_ELEMENTS:
             return _eager_blocks(formula, axis)
         return _plain(formula, axis, training)
-    if not training:
-        if _lrn_op_means_the_same(x, formula, axis):
-            return _lrn_op(formula, axis)
-        return _plain(formula, axis, training)
-    if may_compile and _gets_its_own_program(x, formula, axis):
-        return _compiled(kernels.compiled, formula, axis)
-    if may_compile and _cpu_only():
-        return _compiled(kernels.blockwise, formula, axis)
+    # A graph for any image size expects another one at every step: compiling may never pay off.
+    if auto and training and x.shape[1:].is_fully_defined():
+        return _compiled(_programs(x, formula, axis), formula, axis)
+    if _lrn_op_means_the_same(x, formula, axis):
+        return _lrn_op(formula, axis)
     return _plain(formula, axis, training)
 
 
@@ -302,15 +301,21 @@ def _lrn_op_means_the_same(x, formula, axis):
     )
 
 
-def _gets_its_own_program(x, formula, axis):
+def _programs(x, formula, axis):
+    """One program for each shape, or, where shapes may be many, one for all of them."""
+    if x.shape[axis] is None or _in_xla() or not _cpu_only():
+        return kernels.compiled
     # With rank 2 the batch is all there is, and it may change at every step.
     if x.shape.rank == 2 or not x.shape[1:].is_fully_defined():
-        return False
-    shapes = _whole_shapes[formula, axis, x.dtype, x.shape[axis]]
+        return kernels.blockwise
+    # Wide windows need many partial sums, which in blocks stay in the cache.
+    if formula.size > WIDE_WINDOW:
+        return kernels.blockwise
+    shapes = _whole_shapes[formula, axis, x.dtype]
     shape = tuple(x.shape[1:])
     if len(shapes) < WHOLE_SHAPES:
         shapes.add(shape)
-    return shape in shapes
+    return kernels.compiled if shape in shapes else kernels.blockwise
 
 
 def _cpu_only():
