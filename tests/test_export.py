@@ -27,7 +27,7 @@ LRN_OP = {
     "smallest": Layer((6, 5, 7), 3),
     "largest": Layer((6, 5, 19), 15),
     "wider_than_the_channels": Layer((6, 5, 7), 9),
-    "most_channels": Layer((2, 3, 384), 5),
+    "most_channels": Layer((2, 5, 384), 5),
     "unknown_height_and_width": Layer((None, None, 7), 5),
     "explicit_axis": Layer((6, 5, 7), 5, {"axis": 3}),
     "reversed_gradient": Layer((6, 5, 7), 5, {"lda_coeff": -2.5}),
@@ -41,7 +41,7 @@ PLAIN_OPS = {
     "even_half": Layer((6, 5, 7), 4, {}, "float16"),
     "size_1": Layer((6, 5, 7), 1),
     "size_17": Layer((6, 5, 19), 17),
-    "channels_385": Layer((2, 3, 385), 5),
+    "channels_385": Layer((2, 5, 385), 5),
     "channels_unknown": Layer((6, 5, None), 5),
     "channels_first": Layer((7, 6, 5), 5, {"axis": 1}),
     "channels_between": Layer((6, 7, 5), 5, {"axis": 2}),
@@ -66,9 +66,9 @@ def one_layer(name, **more):
 
 
 def x_and_upstream(name, batch):
-    """Arrays in the dtype of the layer; an unknown height, width or number of channels is 7."""
+    """Arrays in the dtype of the layer, whose unknown lengths differ from batch to batch."""
     shape, _, _, dtype = LAYERS[name]
-    shape = (batch, *(7 if length is None else length for length in shape))
+    shape = (batch, *(length or 7 + place + batch for place, length in enumerate(shape)))
     return [tf.cast(array, dtype).numpy() for array in random_x_and_upstream(shape)]
 
 
@@ -113,13 +113,13 @@ def all_layers(tmp_path_factory):
     inputs, outputs = zip(*(one_layer(name) for name in LAYERS), strict=True)
     folder = tmp_path_factory.mktemp("all_layers")
     keras.Model(list(inputs), list(outputs)).export(folder / "saved_model", verbose=False)
-    answers = {}
-    for batch in (1, 3):
-        arrays = [x_and_upstream(name, batch) for name in LAYERS]
-        xs, upstreams = zip(*arrays, strict=True)
-        answers[batch] = without_keras(folder / "saved_model", xs, upstreams, folder)
+    questions = [
+        tuple(zip(*(x_and_upstream(name, batch) for name in LAYERS), strict=True))
+        for batch in (1, 3)
+    ]
+    answers = without_keras(folder / "saved_model", *questions, folder=folder)
     nodes = nodes_of_a_request(folder / "saved_model")
-    return SimpleNamespace(answers=answers, nodes=nodes)
+    return SimpleNamespace(answers=dict(zip((1, 3), answers, strict=True)), nodes=nodes)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -129,8 +129,8 @@ def test_a_saved_model_has_exact_outputs_and_gradients_without_keras(all_layers,
     output, gradient = oracle(name, x, upstream)
     place = list(LAYERS).index(name)
     dtype = LAYERS[name].dtype
-    assert_accurate(all_layers.answers[batch][f"output_{place}"], output, dtype)
-    assert_accurate(all_layers.answers[batch][f"gradient_{place}"], gradient, dtype)
+    assert_accurate(all_layers.answers[batch]["outputs"][place], output, dtype)
+    assert_accurate(all_layers.answers[batch]["gradients"][place], gradient, dtype)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -140,8 +140,9 @@ def test_a_saved_model_holds_the_lrn_op_where_it_means_the_same(all_layers, name
     assert own.count("LRN") == (name in LRN_OP)
 
 
-def test_a_saved_model_asks_nothing_of_xla_or_the_gradient_of_the_lrn_op(all_layers):
-    assert "LRNGrad" not in {node.op for node in all_layers.nodes}
+def test_a_saved_model_has_no_compiled_function_gradient_or_branch_to_run(all_layers):
+    ops = {node.op for node in all_layers.nodes}
+    assert ops.isdisjoint({"LRNGrad", "If", "StatelessIf", "While", "StatelessWhile"})
     assert not any(node.attr["_XlaMustCompile"].b for node in all_layers.nodes)
 
 
@@ -149,10 +150,10 @@ def test_a_layer_that_must_compile_does_so_in_a_saved_model(tmp_path):
     keras.Model(*one_layer("even", jit_compile=True)).export(tmp_path / "model", verbose=False)
     assert any(node.attr["_XlaMustCompile"].b for node in nodes_of_a_request(tmp_path / "model"))
     x, upstream = x_and_upstream("even", 3)
-    answers = without_keras(tmp_path / "model", [x], [upstream], tmp_path)
+    (answers,) = without_keras(tmp_path / "model", ([x], [upstream]), folder=tmp_path)
     output, gradient = oracle("even", x, upstream)
-    assert_accurate(answers["output_0"], output, "float32")
-    assert_accurate(answers["gradient_0"], gradient, "float32")
+    assert_accurate(answers["outputs"][0], output, "float32")
+    assert_accurate(answers["gradients"][0], gradient, "float32")
 
 
 def test_a_trained_network_is_saved_without_anything_that_xla_must_compile(saved_network):
@@ -188,12 +189,12 @@ def test_fine_tuning_a_saved_model_moves_its_weights_as_the_live_models(
     live.set_weights(small_network.get_weights())
     weights = [variable.value for variable in live.trainable_variables]
     expected = answer(live, weights, [image], [upstream])
-    actual = without_keras(saved_network, [image], [upstream], tmp_path)
-    assert actual.keys() == expected.keys()
-    for key, array in expected.items():
-        assert relative_error(actual[key], array) <= 2e-6
-    for place, before in enumerate(small_network.get_weights()):
-        assert relative_error(expected[f"weight_{place}"], before) > 1e-3
+    (actual,) = without_keras(saved_network, ([image], [upstream]), folder=tmp_path)
+    for key, arrays in expected.items():
+        for got, live_one in zip(actual[key], arrays, strict=True):
+            assert relative_error(got, live_one) <= 2e-6
+    for before, after in zip(small_network.get_weights(), expected["weights"], strict=True):
+        assert relative_error(after, before) > 1e-3
 
 
 def test_saved_model_cli_runs_a_saved_model(small_network, saved_network, tmp_path):
@@ -249,6 +250,8 @@ def test_onnx_holds_one_lrn_node_where_it_means_the_same(name, tmp_path):
     model = export_onnx(keras.Model(*one_layer(name)), tmp_path / "model.onnx", x)
     lrn = [node for node in model.graph.node if node.op_type == "LRN"]
     assert len(lrn) == (name in LRN_OP)
+    if lrn:
+        assert {node.op_type for node in model.graph.node} <= {"LRN", "Transpose", "Cast"}
     for node in lrn:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         expected = {**ARGUMENTS, "size": LAYERS[name].size, **LAYERS[name].arguments}
@@ -333,35 +336,40 @@ def litert_run(path, x):
 def export_litert(model, path, **options):
     # Without its fallback to ops of TensorFlow, the converter refuses what is not builtin.
     builtins_only = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
-    model.export(path, format="litert", verbose=False, target_spec=builtins_only, **options)
+    model.export(str(path), format="litert", verbose=False, target_spec=builtins_only, **options)
     return path
 
 
 LITERT = [name for name in LAYERS if LAYERS[name].dtype in ("float16", "float32")]
 
 
-@pytest.mark.parametrize("batch", [None, 3])
-@pytest.mark.parametrize("name", LITERT)
+@pytest.mark.parametrize(
+    ("name", "batch"), [*((name, None) for name in LITERT), ("smallest", 3), ("even", 3)]
+)
 def test_litert_needs_builtin_ops_only(name, batch, tmp_path):
     x, upstream = x_and_upstream(name, 3)
-    fixed = keras.InputSpec(shape=(batch, *LAYERS[name].shape), dtype=LAYERS[name].dtype)
+    signature = [keras.InputSpec(shape=(batch, *LAYERS[name].shape), dtype=LAYERS[name].dtype)]
     network = keras.Model(*one_layer(name))
-    path = export_litert(network, tmp_path / "model.tflite", input_signature=[fixed])
+    path = export_litert(network, tmp_path / "model.tflite", input_signature=signature)
     actual, ops = litert_run(path, x)
     assert ops.count("LOCAL_RESPONSE_NORMALIZATION") == (name in LRN_OP)
     output, _ = oracle(name, x, upstream)
     assert relative_error(actual, output) <= (1e-3 if actual.dtype == np.float16 else 1e-5)
 
 
+# Keras 3.13 converts in a way that looks for the statistics elsewhere than in the dataset.
+@pytest.mark.filterwarnings("ignore:Statistics for quantized inputs:UserWarning")
 @pytest.mark.parametrize("quantized", [False, True], ids=["float32", "int8"])
 @pytest.mark.parametrize("order", ["layer first", "layer last"])
 @pytest.mark.parametrize("size", [5, 4])
 def test_litert_runs_two_branches_that_are_added(size, order, quantized, tmp_path):
     image = keras.Input((6, 5, 4))
+    convolved = keras.layers.Conv2D(7, 3)(image)
     branches = [
-        LocalResponseNormalization(size, **ARGUMENTS)(keras.layers.Conv2D(7, 3)(image)),
+        LocalResponseNormalization(size, **ARGUMENTS)(convolved),
         keras.layers.Conv2D(7, 3, activation="relu")(image),
     ]
+    without_layer = keras.Model(image, keras.layers.Add()([convolved, branches[1]]))
     if order == "layer last":
         branches.reverse()
     network = keras.Model(image, keras.layers.Add()(branches))
@@ -371,15 +379,10 @@ def test_litert_runs_two_branches_that_are_added(size, order, quantized, tmp_pat
     actual, ops = litert_run(path, images)
     assert ops.count("LOCAL_RESPONSE_NORMALIZATION") == (size == 5)
     expected = network.predict(images, verbose=0)
-    error = np.max(np.abs(actual - expected)) / np.ptp(expected)
-    if not quantized:
-        assert error <= 1e-6
-        return
-    assert error <= 0.02
-    # What the layer does is far more than what 8 bits may lose.
-    assert np.max(np.abs(branches_without_the_layer(network, images) - expected)) > (
-        0.2 * np.ptp(expected)
-    )
+    largest = np.ptp(expected) * (0.02 if quantized else 1e-6)
+    assert np.max(np.abs(actual - expected)) <= largest
+    # What the layer does is far more than what 8 bits lose.
+    assert np.max(np.abs(without_layer.predict(images, verbose=0) - expected)) > 10 * largest
 
 
 def int8_after_training(images):
@@ -389,13 +392,3 @@ def int8_after_training(images):
         "inference_input_type": tf.int8,
         "inference_output_type": tf.int8,
     }
-
-
-def branches_without_the_layer(network, images):
-    before = [
-        layer.input if isinstance(layer, LocalResponseNormalization) else layer.output
-        for layer in network.layers
-        if isinstance(layer, LocalResponseNormalization)
-        or getattr(layer, "activation", None) is keras.activations.relu
-    ]
-    return sum(keras.Model(network.inputs, before).predict(images, verbose=0))

@@ -512,6 +512,8 @@ def way(request, monkeypatch):
     return {"jit_compile": True} if request.param == "compiled" else {}
 
 
+# With rank 3 `jit_compile=True` compiles whole tensors.
+SHAPE = (2, 3, 5)
 both_training_modes = pytest.mark.parametrize("training", [False, True])
 
 
@@ -542,8 +544,8 @@ def second_order(x, upstream, weights, *args, **kwargs):
 @both_training_modes
 @pytest.mark.parametrize(("size", "lda_coeff"), [(1, 1.0), (4, -2.5), (40, 1.0)])
 def test_second_order_is_the_finite_difference_of_the_first(way, training, size, lda_coeff):
-    x, upstream = random_x_and_upstream((2, 7))
-    weights = random_x_and_upstream((2, 7), seed=1)[0]
+    x, upstream = random_x_and_upstream(SHAPE)
+    weights = random_x_and_upstream(SHAPE, seed=1)[0]
     arguments = dict(size=size, lda_coeff=lda_coeff, **ARGUMENTS)
     over_x, over_upstream = second_order(
         *map(tf.constant, (x, upstream, weights)), training=training, **arguments, **way
@@ -553,7 +555,7 @@ def test_second_order_is_the_finite_difference_of_the_first(way, training, size,
     )
     assert relative_error(over_x, numeric) <= 1e-8
     jacobian = oracle_jacobian(x, **arguments)
-    assert_accurate(over_upstream, (jacobian @ weights.ravel()).reshape(2, 7), "float64")
+    assert_accurate(over_upstream, (jacobian @ weights.ravel()).reshape(SHAPE), "float64")
 
 
 @both_training_modes
@@ -575,16 +577,16 @@ def test_second_order_of_a_traced_call(mode, training):
 
 @both_training_modes
 def test_second_order_with_a_blocked_derivative_is_zero_and_not_missing(way, training):
-    x, upstream = random_x_and_upstream((2, 7))
+    x, upstream = random_x_and_upstream(SHAPE)
     arguments = dict(size=4, training=training, lda_coeff=0.0, **ARGUMENTS)
     for second in second_order(*map(tf.constant, (x, upstream, x)), **arguments, **way):
-        np.testing.assert_array_equal(second, np.zeros((2, 7)))
+        np.testing.assert_array_equal(second, np.zeros(SHAPE))
 
 
 @both_training_modes
 def test_third_order_is_the_finite_difference_of_the_second(way, training):
-    x, upstream = random_x_and_upstream((2, 7))
-    weights, more = random_x_and_upstream((2, 7), seed=1)
+    x, upstream = random_x_and_upstream(SHAPE)
+    weights, more = random_x_and_upstream(SHAPE, seed=1)
     arguments = dict(size=4, training=training, **ARGUMENTS, **way)
     others = tuple(map(tf.constant, (upstream, weights)))
 
@@ -602,20 +604,20 @@ def test_third_order_is_the_finite_difference_of_the_second(way, training):
 
 @both_training_modes
 def test_jacobians(way, training):
-    x, _ = random_x_and_upstream((2, 7))
-    expected = oracle_jacobian(x, 4, **ARGUMENTS).reshape(2, 7, 2, 7)
+    x, _ = random_x_and_upstream(SHAPE)
+    expected = oracle_jacobian(x, 4, **ARGUMENTS).reshape(*SHAPE, *SHAPE)
     x = tf.constant(x)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         y = local_response_normalization(x, 4, training=training, **ARGUMENTS, **way)
     assert_accurate(tape.jacobian(y, x), expected, "float64")
-    batch = np.stack([expected[i, :, i] for i in range(2)])
+    batch = np.stack([expected[i, ..., i, :, :] for i in range(2)])
     assert_accurate(tape.batch_jacobian(y, x), batch, "float64")
 
 
 @both_training_modes
 def test_vectorized_map(way, training):
-    x, upstream = random_x_and_upstream((5, 3, 7))
+    x, upstream = random_x_and_upstream((4, *SHAPE))
     arguments = dict(size=4, lda_coeff=-1.5, **ARGUMENTS)
 
     def call(pair):
@@ -627,18 +629,18 @@ def test_vectorized_map(way, training):
 
 @both_training_modes
 def test_forward_mode(way, training):
-    x, tangent = random_x_and_upstream((2, 7))
+    x, tangent = random_x_and_upstream(SHAPE)
     expected = oracle_jacobian(x, 4, **ARGUMENTS) @ tangent.ravel()
     x, tangent = tf.constant(x), tf.constant(tangent)
     with tf.autodiff.ForwardAccumulator(x, tangent) as accumulator:
         y = local_response_normalization(x, 4, training=training, **ARGUMENTS, **way)
-    assert_accurate(accumulator.jvp(y), expected.reshape(2, 7), "float64")
+    assert_accurate(accumulator.jvp(y), expected.reshape(SHAPE), "float64")
 
 
 @both_training_modes
 def test_forward_mode_over_a_gradient(way, training):
-    x, upstream = random_x_and_upstream((2, 7))
-    tangent = random_x_and_upstream((2, 7), seed=1)[0]
+    x, upstream = random_x_and_upstream(SHAPE)
+    tangent = random_x_and_upstream(SHAPE, seed=1)[0]
     above, below = (
         reference.gradient(x + h * tangent, upstream, 4, **ARGUMENTS) for h in (1e-6, -1e-6)
     )
@@ -731,15 +733,18 @@ def test_the_lrn_op_is_not_used_elsewhere(shape, dtype, arguments):
         assert ops_of_call["XLA"] == 0
 
 
-@pytest.mark.parametrize("shape", [(2, 5, 6, 13), IMAGES, (None, None, 6, 13), (None, 13)])
+@pytest.mark.parametrize("shape", [(2, 5, 6, 13), IMAGES, (None, 5, 13), (None, 13)])
 def test_the_keeping_mode_in_a_graph_is_compiled(shape):
     ops_of_call = traced_ops(call_and_gradient(training=True, alpha=1.52), shape)
     assert ops_of_call["XLA"] == 2  # forward and backward
     assert ops_of_call["LRN"] == 0
 
 
-def test_the_keeping_mode_with_an_unknown_number_of_channels_is_plain():
-    assert traced_ops(call_and_gradient(training=True), (None, 5, 6, None))["XLA"] == 0
+@pytest.mark.parametrize("shape", [(None, None, 6, 13), (None, 5, None, 13), (None, 5, 6, None)])
+def test_a_graph_for_any_shape_compiles_nothing(shape):
+    ops_of_call = traced_ops(call_and_gradient(training=True), shape)
+    assert ops_of_call["XLA"] == 0
+    assert ops_of_call["LRN"] == (shape[3] is not None)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -768,10 +773,15 @@ def test_inside_xla_there_are_plain_ops_only(training):
         assert outside["LRN"] == (not training)
 
 
-def test_only_known_spatial_dimensions_get_a_program_of_their_own():
+def loops(function, shape):
+    """How many loops over blocks a call traces to."""
+    counts = traced_ops(function, shape)
+    return counts["While"] + counts["StatelessWhile"]
+
+
+def test_only_known_spatial_dimensions_get_programs_of_their_own():
     def in_blocks(shape, **arguments):
-        call = call_and_gradient(training=True, alpha=1.53, **arguments)
-        return "While" in {name.removeprefix("Stateless") for name in traced_ops(call, shape)}
+        return loops(call_and_gradient(jit_compile=True, alpha=1.53, **arguments), shape) == 2
 
     assert not in_blocks(IMAGES)
     assert not in_blocks((2, 5, 6, 13))
@@ -782,30 +792,33 @@ def test_only_known_spatial_dimensions_get_a_program_of_their_own():
     # Of two dimensions the batch alone is a shape, and it changes.
     assert in_blocks((None, 13))
     assert in_blocks((2, 13))
+    # A loop needs to know the length of its rows.
+    assert not in_blocks((None, 5, 6, None))
+
+
+def test_wide_windows_run_in_blocks():
+    widest = call_and_gradient(training=True, size=ops.WIDE_WINDOW)
+    assert loops(widest, IMAGES) == 0
+    wider = call_and_gradient(training=True, size=ops.WIDE_WINDOW + 1)
+    assert loops(wider, IMAGES) == 2
 
 
 def test_ever_changing_shapes_share_one_program():
     call = call_and_gradient(training=True, alpha=1.54)
     shapes = [(None, height, 6, 13) for height in range(1, ops.WHOLE_SHAPES + 4)]
-    loops = [
-        sum(count for name, count in traced_ops(call, shape).items() if name.endswith("While"))
-        for shape in shapes
-    ]
-    whole = ops.WHOLE_SHAPES
-    assert loops == [0] * whole + [2] * 3
-    # The first shapes keep their programs.
-    assert "While" not in " ".join(traced_ops(call, shapes[0]))
-    # Other numbers are another program.
-    other = call_and_gradient(training=True, alpha=1.55)
-    assert "While" not in " ".join(traced_ops(other, shapes[-1]))
+    assert [loops(call, shape) for shape in shapes] == [0] * ops.WHOLE_SHAPES + [2] * 3
+    # The first shapes keep their programs, and other numbers have programs of their own.
+    assert loops(call, shapes[0]) == 0
+    assert loops(call_and_gradient(training=True, alpha=1.55), shapes[-1]) == 0
 
 
 def test_a_gpu_compiles_whole_tensors_only(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda device_type=None: ["a GPU"])
     monkeypatch.setattr(ops, "EAGER_BLOCK_ELEMENTS", 1)
-    call = call_and_gradient(training=True, alpha=1.56)
-    assert traced_ops(call, IMAGES)["XLA"] == 2
-    assert traced_ops(call, (None, None, 6, 13))["XLA"] == 0
+    for shape in [IMAGES, (None, None, 6, 13), (None, 13)]:
+        call = call_and_gradient(jit_compile=True, alpha=1.56)
+        assert traced_ops(call, shape)["XLA"] == 2
+        assert loops(call, shape) == 0
     monkeypatch.setattr(kernels, "blockwise", None)
     x, upstream = random_x_and_upstream((2, 13))
     actual = value_and_gradient(tf.constant(x), tf.constant(upstream), 5, **ARGUMENTS)
@@ -829,7 +842,7 @@ def test_large_eager_tensors_run_in_compiled_blocks(monkeypatch, jit_compile):
     blockwise, compiled = (Recorder(monkeypatch, kernels, n) for n in ("blockwise", "compiled"))
     for missing in (0, 1):
         blockwise.calls = compiled.calls = 0
-        x = tf.ones((1, ops.EAGER_BLOCK_ELEMENTS - missing))
+        x = tf.ones((1, 2, ops.EAGER_BLOCK_ELEMENTS // 2 - missing))
         value_and_gradient(x, x, 5, alpha=1.57, jit_compile=jit_compile)
         assert (blockwise.calls > 0) == (jit_compile == "auto" and not missing)
         assert (compiled.calls > 0) == (jit_compile is True)
