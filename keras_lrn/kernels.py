@@ -54,6 +54,40 @@ def backward(x, upstream, formula, axis, scale=None):
     return tf.cast(dx, x.dtype)
 
 
+def backward_gradients(x, upstream, cotangent, formula, axis):
+    """What `cotangent` of `dX` sends back through `backward` to `x` and to `upstream`.
+
+    With `p = S^(-beta)`, `q = p / S`, `r = q / S`, `w = 2 * alpha * beta / size`, `V` the
+    cotangent, `U` upstream, and window sums `W` and mirror sums `M`:
+
+        to U: lda_coeff * (p * V - w * q * X * W(V * X))
+        to X: lda_coeff * ((2 * alpha / size) * X * M(to S)
+              - w * (V * M(U * X * q) + U * q * W(V * X)))
+        to S: w * (beta + 1) * r * U * X * W(V * X) - beta * q * U * V
+    """
+    if formula.lda_coeff == 0:
+        return tf.zeros_like(x), tf.zeros_like(upstream)
+    dtype, (x, upstream, cotangent) = x.dtype, map(_at_least_float32, (x, upstream, cotangent))
+    scale = _scale(x, formula, axis)
+    power, reciprocal = _powers(scale, formula)
+    cotangent = formula.lda_coeff * cotangent
+    to_upstream, to_x = power * cotangent, tf.zeros_like(x)
+    if formula.size and formula.alpha and formula.beta:
+        before, after = _reach(formula.size)
+        weight = 2 * formula.alpha * formula.beta / formula.size
+        steeper = power * reciprocal
+        competing = window_sum(cotangent * x, before, after, axis)
+        to_upstream -= weight * steeper * x * competing
+        passed = upstream * steeper
+        mirror_sum = window_sum(passed * x, after, before, axis)
+        to_scale = passed * (
+            weight * (formula.beta + 1) * reciprocal * x * competing - formula.beta * cotangent
+        )
+        to_x = (2 * formula.alpha / formula.size) * x * window_sum(to_scale, after, before, axis)
+        to_x -= weight * (cotangent * mirror_sum + passed * competing)
+    return tf.cast(to_x, dtype), tf.cast(to_upstream, dtype)
+
+
 def window_sum(values, before, after, axis):
     """Sums, for each channel, itself, `before` channels below it and `after` above it."""
 

@@ -182,7 +182,7 @@ def _is_auto(jit_compile):
 
 
 def _with_gradient(forward, backward, formula, axis):
-    # Both halves are opaque to the tape: higher orders differentiate the plain formula.
+    # Both halves are opaque to the tape; from the third order on it differentiates plain formulas.
     @tf.custom_gradient
     def normalize(x):
         y, kept = forward(kernels.unrecorded(x))
@@ -191,16 +191,9 @@ def _with_gradient(forward, backward, formula, axis):
         def derivative(x, upstream):
             dx = backward(kernels.unrecorded(x), kernels.unrecorded(upstream), kept)
 
-            def second(upstream_of_derivative):
-                with tf.GradientTape() as tape:
-                    tape.watch((x, upstream))
-                    plain = kernels.backward(x, upstream, formula, axis)
-                return tape.gradient(
-                    plain,
-                    (x, upstream),
-                    upstream_of_derivative,
-                    unconnected_gradients=tf.UnconnectedGradients.ZERO,
-                )
+            # Not a tape's work: within forward mode nothing that a tape could use is recorded.
+            def second(cotangent):
+                return kernels.backward_gradients(x, upstream, cotangent, formula, axis)
 
             return dx, second
 
@@ -274,7 +267,7 @@ def _lrn_op(formula, axis):
             # The op spreads a NaN or an overflow over all channels of its position, the first one
             # included. A graph traced for any batch, as exports are, holds the op alone.
             y = tf.cond(
-                tf.reduce_any(tf.math.is_nan(y[..., 0])),
+                tf.reduce_any(tf.math.is_nan(y[..., :1])),
                 lambda: kernels.forward(values, formula, axis)[0],
                 lambda: y,
             )

@@ -77,7 +77,8 @@ def example():
 @pytest.fixture(scope="module")
 def single(example):
     """The model as `fit` trains it in this process."""
-    return example.trained_by_fit(EPOCHS)
+    with tf.device("CPU:0"):  # where the workers are: a GPU would round otherwise
+        return example.trained_by_fit(EPOCHS)
 
 
 @pytest.fixture
@@ -89,7 +90,8 @@ def start():
     def start(*arguments, **environment):
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],
-            env=os.environ | {"PYTHONPATH": path} | environment,
+            # Two processes cannot share a GPU.
+            env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1"} | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -867,6 +867,12 @@ def test_repeated_calls_trace_once_and_do_not_grow_the_gradient_registry(way, mo
     assert (forward.calls, backward.calls) == (traces if not plain else (10, 10))
 
 
+def test_a_network_of_many_layers_is_not_taken_for_one_that_retraces(way, caplog):
+    for channels in range(7, 15):
+        local_response_normalization(tf.ones((2, 3, channels)), 5, alpha=1.59, **way)
+    assert "retracing" not in caplog.text
+
+
 def test_a_traced_function_is_traced_once_for_any_batch():
     @tf.function(input_signature=[tf.TensorSpec(IMAGES)] * 2, autograph=False)
     def call(x, upstream):
