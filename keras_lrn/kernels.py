@@ -24,12 +24,14 @@ class Formula(NamedTuple):
     lda_coeff: float
 
 
-def forward(x, formula, axis):
+def forward(x, formula, axis, name=None):
     """`Y = X * S^(-beta)`, and the scale `S`."""
     values = _at_least_float32(x)
     scale = _scale(values, formula, axis)
     power, _ = _powers(scale, formula)
-    return tf.cast(values * power, x.dtype), scale
+    if x.dtype == values.dtype:
+        return tf.multiply(values, power, name=name), scale
+    return tf.cast(values * power, x.dtype, name=name), scale
 
 
 def backward(x, upstream, formula, axis, scale=None):

@@ -107,6 +107,10 @@ class LocalResponseNormalization(keras.layers.Layer):
         self.jit_compile = jit_compile if isinstance(jit_compile, str) else bool(jit_compile)
 
     def build(self, input_shape):
+        if isinstance(input_shape, dict) or any(isinstance(d, (tuple, list)) for d in input_shape):
+            raise ValueError(
+                f"{self._caller()} expects one input tensor. Received: input_shape={input_shape}"
+            )
         self._check_input(input_shape, self.compute_dtype)
         if self.size == 0:
             warnings.warn(
@@ -123,23 +127,21 @@ class LocalResponseNormalization(keras.layers.Layer):
         self._check_input(x.shape, x.dtype)
         # The wider of both dtypes, so that nothing is rounded but the result.
         x = tf.cast(x, keras.backend.result_type(x.dtype.name, self.compute_dtype))
-        y = ops.local_response_normalization(
-            x,
-            self.size,
-            alpha=self.alpha,
-            beta=self.beta,
-            bias=self.bias,
-            axis=self.axis,
-            training=self.training and bool(training),
-            lda_coeff=self.lda_coeff,
-            jit_compile=self.jit_compile,
-        )
-        y = tf.cast(y, self.compute_dtype)
-        if self.specified_outputs_name is None:
-            return y
-        # In a scope of its own no other op has the name, so TensorFlow does not number it.
+        # In a scope of its own no other op has the output's name, so TensorFlow does not number it.
         with tf.name_scope("output"):
-            return tf.identity(y, name=self._output_name())
+            y = ops.local_response_normalization(
+                x,
+                self.size,
+                alpha=self.alpha,
+                beta=self.beta,
+                bias=self.bias,
+                axis=self.axis,
+                training=self.training and bool(training),
+                lda_coeff=self.lda_coeff,
+                jit_compile=self.jit_compile,
+                name=self._output_name() if x.dtype == self.compute_dtype else None,
+            )
+            return tf.cast(y, self.compute_dtype, name=self._output_name())
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -158,7 +160,8 @@ class LocalResponseNormalization(keras.layers.Layer):
             "axis": self.axis,
             "training": self.training,
             "lda_coeff": self.lda_coeff,
-            "specified_outputs_name": self.specified_outputs_name,
+            "specified_outputs_name": self.specified_outputs_name
+            and list(self.specified_outputs_name),
             "jit_compile": self.jit_compile,
         }
 

@@ -91,9 +91,14 @@ def local_response_normalization(
     x = tf.convert_to_tensor(x)
     axis = check_input(x.shape, x.dtype, axis, caller)
     formula = kernels.Formula(size, alpha, beta, bias, lda_coeff)
-    forward, backward = _choose_way(x, formula, axis, training, jit_compile)
-    y = _with_gradient(forward, backward, formula, axis)(x)
-    return y if name is None else tf.identity(y, name=name)
+    forward, backward = _choose_way(x, formula, axis, training, jit_compile, name)
+    normalize = _with_gradient(forward, backward, formula, axis)
+    if name is None:
+        return normalize(x)
+    # Exporters drop the identity, so the op that computes the output bears the name too.
+    with tf.name_scope("local_response_normalization"):
+        y = normalize(x)
+    return tf.identity(y, name=name)
 
 
 def check_arguments(size, alpha, beta, bias, axis, training, lda_coeff, jit_compile):
@@ -202,27 +207,27 @@ def _with_gradient(forward, backward, formula, axis):
     return normalize
 
 
-def _choose_way(x, formula, axis, training, jit_compile):
+def _choose_way(x, formula, axis, training, jit_compile, name):
     auto = _is_auto(jit_compile)
     if jit_compile and not auto:
         return _compiled(_programs(x, formula, axis), formula, axis)
     if _in_xla():
-        return _plain(formula, axis, training)
+        return _plain(formula, axis, training, name)
     if tf.executing_eagerly():
         if auto and _cpu_only() and x.shape.num_elements() >= EAGER_BLOCK_ELEMENTS:
             return _eager_blocks(formula, axis)
-        return _plain(formula, axis, training)
+        return _plain(formula, axis, training, name)
     # A graph for any image size expects another one at every step: compiling may never pay off.
     if auto and training and x.shape[1:].is_fully_defined():
         return _compiled(_programs(x, formula, axis), formula, axis)
     if _lrn_op_means_the_same(x, formula, axis):
-        return _lrn_op(formula, axis)
-    return _plain(formula, axis, training)
+        return _lrn_op(formula, axis, name)
+    return _plain(formula, axis, training, name)
 
 
-def _plain(formula, axis, training):
+def _plain(formula, axis, training, name):
     def forward(x):
-        y, scale = kernels.forward(x, formula, axis)
+        y, scale = kernels.forward(x, formula, axis, name)
         return y, scale if training else None
 
     def backward(x, upstream, scale):
@@ -253,15 +258,17 @@ def _eager_blocks(formula, axis):
     return forward, backward
 
 
-def _lrn_op(formula, axis):
+def _lrn_op(formula, axis, name):
     def forward(x):
         values = tf.cast(x, tf.float32)
+        name_of_op, name_of_cast = (name, None) if x.dtype == tf.float32 else (None, name)
         y = tf.raw_ops.LRN(
             input=values,
             depth_radius=formula.size // 2,
             bias=formula.bias,
             alpha=formula.alpha / formula.size,
             beta=formula.beta,
+            name=name_of_op,
         )
         if x.shape[0] is not None:
             # The op spreads a NaN or an overflow over all channels of its position, the first one
@@ -271,7 +278,7 @@ def _lrn_op(formula, axis):
                 lambda: kernels.forward(values, formula, axis)[0],
                 lambda: y,
             )
-        return tf.cast(y, x.dtype), None
+        return tf.cast(y, x.dtype, name=name_of_cast), None
 
     def backward(x, upstream, _):
         return kernels.backward(x, upstream, formula, axis)

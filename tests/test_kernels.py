@@ -139,6 +139,31 @@ def test_the_scale_of_the_forward_pass_serves_the_backward_pass(dtype):
     assert relative_error(other, kept) > 0.1
 
 
+@pytest.mark.parametrize("formula", [FORMULA, FORMULA._replace(bias=0.0, lda_coeff=-1.5)])
+@pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 0.6, -0.5, 0.0])
+def test_the_gradients_of_backward_are_what_a_tape_makes_of_it(formula, beta):
+    formula = formula._replace(beta=beta)
+    x, upstream = map(tf.constant, random_x_and_upstream((3, 13)))
+    cotangent = tf.constant(random_x_and_upstream((3, 13), seed=1)[0])
+    with tf.GradientTape() as tape:
+        tape.watch((x, upstream))
+        dx = kernels.backward(x, upstream, formula, 1)
+    expected = tape.gradient(dx, (x, upstream), cotangent, unconnected_gradients="zero")
+    actual = kernels.backward_gradients(x, upstream, cotangent, formula, 1)
+    for gradient, exact in zip(actual, expected, strict=True):
+        assert_accurate(gradient, exact.numpy(), "float64")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_the_gradients_of_backward_keep_the_dtype(dtype):
+    arrays = *random_x_and_upstream((3, 13), dtype), random_x_and_upstream((3, 13), dtype, 1)[0]
+    exact = [tf.constant(array, "float64") for array in arrays]
+    expected = kernels.backward_gradients(*exact, FORMULA, 1)
+    actual = kernels.backward_gradients(*map(tf.constant, arrays), FORMULA, 1)
+    for gradient, exact in zip(actual, expected, strict=True):
+        assert_accurate(gradient, exact.numpy(), dtype)
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 0.6])
 def test_powers_are_accurate_for_scales_of_any_magnitude(beta, jit_compile):

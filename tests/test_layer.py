@@ -261,6 +261,20 @@ def test_a_model_takes_images_of_integers():
     assert_accurate(model.predict(images, verbose=0), oracle(images, **FORMULA), "float32")
 
 
+@pytest.mark.parametrize("several", [list, lambda pair: dict(enumerate(pair))])
+def test_several_inputs_are_refused_by_name(several):
+    inputs = several([np.ones((2, 3), "float32"), np.ones((2, 3), "float32")])
+    message = 'LocalResponseNormalization "norm" expects one input tensor. Received: input_shape='
+    with pytest.raises(ValueError, match=message):
+        LocalResponseNormalization(3, name="norm")(inputs)
+
+
+def test_the_config_is_a_copy():
+    layer = LocalResponseNormalization(3, specified_outputs_name=["normalized"])
+    layer.get_config()["specified_outputs_name"].append("another")
+    assert layer.get_config()["specified_outputs_name"] == ["normalized"]
+
+
 def test_a_list_is_refused_as_by_any_other_layer():
     for layer in (LocalResponseNormalization(3), keras.layers.ReLU()):
         with pytest.raises(ValueError, match="Only input tensors may be passed"):
@@ -307,7 +321,7 @@ def test_each_call_of_a_shared_layer_has_an_operation_of_that_name():
     layer = LocalResponseNormalization(3, specified_outputs_name=["normalized"])
     graph = traced(lambda x, training: layer(layer(x)), tf.TensorSpec((None, 3, 4, 5)))
     names = [op.name for op in graph.get_operations() if op.name.endswith("/normalized")]
-    assert len(names) == 2
+    assert len(names) == 4  # of each call, what computes the output and the output
 
 
 def test_an_output_without_a_name_gets_one_from_keras():
