@@ -188,7 +188,7 @@ def write_onnx(model: keras.Model, path: Path) -> None:
 
 
 def write_litert(model: keras.Model, path: Path) -> None:
-    model.export(path, format="litert", verbose=False)
+    model.export(str(path), format="litert", verbose=False)
 
 
 def run_keras(path: Path, images: np.ndarray) -> np.ndarray:

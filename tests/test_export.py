@@ -156,18 +156,6 @@ def test_a_layer_that_must_compile_does_so_in_a_saved_model(tmp_path):
     assert_accurate(answers["gradients"][0], gradient, "float32")
 
 
-def test_a_saved_model_of_a_fixed_batch_keeps_a_nan_in_its_window(tmp_path):
-    x, _ = x_and_upstream("smallest", 3)
-    x[2, 1, 4, 5] = np.nan
-    signature = [keras.InputSpec(shape=x.shape, dtype="float32")]
-    network = keras.Model(*one_layer("smallest"))
-    network.export(tmp_path / "model", verbose=False, input_signature=signature)
-    served = tf.saved_model.load(tmp_path / "model").serve(x)
-    expected = reference.local_response_normalization(x, 3, **ARGUMENTS)
-    assert np.isnan(expected[2, 1, 4]).tolist() == [False] * 4 + [True] * 3
-    np.testing.assert_allclose(served, expected, rtol=1e-5)
-
-
 def test_a_trained_network_is_saved_without_anything_that_xla_must_compile(saved_network):
     nodes = nodes_of_a_request(saved_network)
     counts = collections.Counter(node.op for node in nodes)
@@ -390,10 +378,11 @@ def test_litert_runs_two_branches_that_are_added(size, order, quantized, tmp_pat
     actual, ops = litert_run(path, images)
     assert ops.count("LOCAL_RESPONSE_NORMALIZATION") == (size == 5)
     expected = network.predict(images, verbose=0)
-    largest = np.ptp(expected) * (0.02 if quantized else 1e-6)
-    assert np.max(np.abs(actual - expected)) <= largest
+    lost = np.max(np.abs(actual - expected)) / np.ptp(expected)
+    assert 1e-4 < lost <= 0.02 if quantized else lost <= 1e-6
     # What the layer does is far more than what 8 bits lose.
-    assert np.max(np.abs(without_layer.predict(images, verbose=0) - expected)) > 10 * largest
+    done = np.max(np.abs(without_layer.predict(images, verbose=0) - expected)) / np.ptp(expected)
+    assert done > 0.2
 
 
 def int8_after_training(images):
