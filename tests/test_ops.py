@@ -774,9 +774,9 @@ def test_inside_xla_there_are_plain_ops_only(training):
         assert outside["LRN"] == (not training)
 
 
-def loops(function, shape):
+def loops(function, shape, **options):
     """How many loops over blocks a call traces to."""
-    counts = traced_ops(function, shape)
+    counts = traced_ops(function, shape, **options)
     return counts["While"] + counts["StatelessWhile"]
 
 
@@ -793,8 +793,9 @@ def test_only_known_spatial_dimensions_get_programs_of_their_own():
     # Of two dimensions the batch alone is a shape, and it changes.
     assert in_blocks((None, 13))
     assert in_blocks((2, 13))
-    # A loop needs to know the length of its rows.
+    # A loop needs to know the length of its rows, and XLA can do without.
     assert not in_blocks((None, 5, 6, None))
+    assert loops(call_and_gradient(jit_compile=True), (None, 13), jit_compile=True) == 0
 
 
 def test_wide_windows_run_in_blocks():
