@@ -850,6 +850,18 @@ def test_large_eager_tensors_run_in_compiled_blocks(monkeypatch, jit_compile):
         assert (compiled.traces > 0) == (jit_compile is True)
 
 
+def test_the_jacobian_of_eager_blocks_is_made_of_plain_ops(monkeypatch):
+    monkeypatch.setattr(ops, "EAGER_BLOCK_ELEMENTS", 1)
+    blockwise = Recorder(monkeypatch, "blockwise")
+    x = tf.constant(random_x_and_upstream(SHAPE)[0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = local_response_normalization(x, 4, **ARGUMENTS)
+    assert blockwise.traces == 1
+    assert tape.jacobian(y, x).shape == SHAPE + SHAPE
+    assert blockwise.traces == 1
+
+
 def test_repeated_calls_trace_once_and_do_not_grow_the_gradient_registry(way, monkeypatch):
     registry = tensorflow_ops._gradient_registry._registry
     names = ("forward", "backward", "blockwise", "compiled")
@@ -908,12 +920,14 @@ def new_buffers():
         ("eager", dict(training=False, jit_compile=True), 0),
         ("eager", dict(training=True, jit_compile=True), 0),
         ("graph", dict(training=False), 0),
+        ("graph", dict(training=False, size=4), 0),
         ("graph", dict(training=True), 0),
     ],
 )
 def test_what_is_retained_for_the_backward_pass(new_buffers, mode, arguments, kept):
     shape = (2, 3, 5, 19)
-    call = in_mode(mode, lambda x: local_response_normalization(x, 5, **ARGUMENTS, **arguments))
+    arguments = {"size": 5, **ARGUMENTS, **arguments}
+    call = in_mode(mode, lambda x: local_response_normalization(x, **arguments))
     x = tf.constant(random_x_and_upstream(shape, "float32")[0])
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -921,6 +935,33 @@ def test_what_is_retained_for_the_backward_pass(new_buffers, mode, arguments, ke
     # Beyond the input and the output.
     assert new_buffers(shape) == 2 + kept
     assert tape.gradient(y, x) is not None
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_what_is_retained_for_the_second_order(new_buffers, training):
+    shape = (2, 3, 5, 19)
+    x, upstream = map(tf.constant, random_x_and_upstream(shape, "float32"))
+    with tf.GradientTape() as tape:
+        tape.watch((x, upstream))
+        y, dx = value_and_gradient(x, upstream, 5, training=training, **ARGUMENTS)
+    # Beyond the two inputs and the two results: the scale of the keeping mode.
+    assert new_buffers(shape) == 4 + training
+    assert y is not None
+    assert tape.gradient(dx, x) is not None
+
+
+def test_a_graph_waits_for_the_gradient_before_it_computes_the_scale_again():
+    @tf.function(autograph=False)
+    def call(x, upstream):
+        return value_and_gradient(x, upstream, 4, **ARGUMENTS)
+
+    graph = call.get_concrete_function(tf.TensorSpec(IMAGES), tf.TensorSpec(IMAGES)).graph
+    waiting = {graph.inputs[1].op}
+    for op in graph.get_operations():  # in the order of their dependencies
+        if waiting & {*op.control_inputs, *(tensor.op for tensor in op.inputs)}:
+            waiting.add(op)
+    powers = [op for op in graph.get_operations() if op.type == "Rsqrt"]
+    assert [op in waiting for op in powers] == [False, True]
 
 
 # Nothing to normalize
