@@ -458,7 +458,7 @@ def measure_memory(options, present):
 
 def measure_changing_sizes(options, present):
     """Prints and returns the time of whole runs over images of many sizes."""
-    rounds, sizes = (1, [12, 13]) if options.quick else (3, list(range(32, 128, 3)))
+    rounds, sizes = (1, [12, 13]) if options.quick else (7, list(range(32, 128, 3)))
     hows = ["fit"] if options.quick else ["fit", "tf.function"]
     seconds = collections.defaultdict(list)
     step = progress(rounds * len(hows) * len(NORMALIZATIONS), "process")

@@ -45,7 +45,7 @@ def backward(x, upstream, formula, axis, scale=None):
             values = tf.identity(values)
         scale = _scale(values, formula, axis)
     power, reciprocal = _powers(scale, formula)
-    passed = formula.lda_coeff * upstream * power
+    passed = upstream * power if formula.lda_coeff == 1 else formula.lda_coeff * upstream * power
     dx = passed
     if formula.size and formula.alpha and formula.beta:
         before, after = _reach(formula.size)
@@ -182,21 +182,19 @@ def _sum_by_doubling(values, before, after, axis):
     channels = values.shape[axis]
     if channels is not None:
         before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    size = before + after + 1
     padding = [[0, 0]] * values.shape.rank
     padding[axis] = [before, after]
-    # runs[c] sums `length` channels from c on; `size` is a sum of such lengths, powers of two.
-    runs = tf.pad(values, padding)
-    length, covered, total = 1, 0, None
-    while True:
-        if size & length:
-            piece = _cut(runs, axis, covered, size - length - covered)
-            total = piece if total is None else total + piece
-            covered += length
-        if covered == size:
-            return total
-        runs = _cut(runs, axis, 0, length) + _cut(runs, axis, length, 0)
-        length *= 2
+    return _sum_of_runs(tf.pad(values, padding), before + 1 + after, axis)
+
+
+def _sum_of_runs(values, length, axis):
+    """Sums each channel and those above it, `length` in all, for all that have so many."""
+    if length == 1:
+        return values
+    half, odd = divmod(length, 2)
+    halves = _sum_of_runs(values, half, axis)
+    total = _cut(halves, axis, 0, half + odd) + _cut(halves, axis, half, odd)
+    return total + _cut(values, axis, length - 1, 0) if odd else total
 
 
 def _cut(tensor, axis, low, high):

@@ -217,10 +217,11 @@ def _choose_way(x, formula, axis, training, jit_compile, name):
         if auto and _cpu_only() and x.shape.num_elements() >= EAGER_BLOCK_ELEMENTS:
             return _eager_blocks(formula, axis)
         return _plain(formula, axis, training, name)
-    # A graph for any image size expects another one at every step: compiling may never pay off.
-    if auto and training and x.shape[1:].is_fully_defined():
-        return _compiled(_programs(x, formula, axis), formula, axis)
-    if _lrn_op_means_the_same(x, formula, axis):
+    if training:
+        # A graph for any image size expects another one at every step: compiling may never pay off.
+        if auto and x.shape[1:].is_fully_defined():
+            return _compiled(_programs(x, formula, axis), formula, axis)
+    elif _lrn_op_means_the_same(x, formula, axis):
         return _lrn_op(formula, axis, name)
     return _plain(formula, axis, training, name)
 

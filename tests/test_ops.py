@@ -742,10 +742,11 @@ def test_the_keeping_mode_in_a_graph_is_compiled(shape):
 
 
 @pytest.mark.parametrize("shape", [(None, None, 6, 13), (None, 5, None, 13), (None, 5, 6, None)])
-def test_a_graph_for_any_shape_compiles_nothing(shape):
+def test_a_graph_for_any_shape_compiles_nothing_and_keeps_the_scale(shape):
     ops_of_call = traced_ops(call_and_gradient(training=True), shape)
-    assert ops_of_call["XLA"] == 0
-    assert ops_of_call["LRN"] == (shape[3] is not None)
+    assert ops_of_call["XLA"] == ops_of_call["LRN"] == 0
+    # A window sum pads: one for the scale, one for the gradient.
+    assert ops_of_call["Pad"] == 2
 
 
 @pytest.mark.parametrize("training", [False, True])
