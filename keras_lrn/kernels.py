@@ -92,17 +92,12 @@ def backward_gradients(x, upstream, cotangent, formula, axis):
 
 def window_sum(values, before, after, axis):
     """Sums, for each channel, itself, `before` channels below it and `after` above it."""
-
-    # The adjoint of a window sum is the window sum with both reaches swapped. As a gradient of its
-    # own it keeps every order of derivative free of the gradients of padding and slicing.
-    @tf.custom_gradient
-    def differentiable(values):
-        def gradient(upstream):
-            return window_sum(upstream, after, before, axis)
-
-        return _sum_by_doubling(unrecorded(values), before, after, axis), gradient
-
-    return differentiable(values)
+    channels = values.shape[axis]
+    if channels is not None:
+        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
+    padding = [[0, 0]] * values.shape.rank
+    padding[axis] = [before, after]
+    return _sum_by_doubling(tf.pad(values, padding), before + 1 + after, axis)
 
 
 def unrecorded(tensor):
@@ -178,21 +173,12 @@ def _roots(scale, beta):
     return (reciprocal if beta == 1 else tf.pow(scale, -beta)), reciprocal
 
 
-def _sum_by_doubling(values, before, after, axis):
-    channels = values.shape[axis]
-    if channels is not None:
-        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    padding = [[0, 0]] * values.shape.rank
-    padding[axis] = [before, after]
-    return _sum_of_runs(tf.pad(values, padding), before + 1 + after, axis)
-
-
-def _sum_of_runs(values, length, axis):
+def _sum_by_doubling(values, length, axis):
     """Sums each channel and those above it, `length` in all, for all that have so many."""
     if length == 1:
         return values
     half, odd = divmod(length, 2)
-    halves = _sum_of_runs(values, half, axis)
+    halves = _sum_by_doubling(values, half, axis)
     total = _cut(halves, axis, 0, half + odd) + _cut(halves, axis, half, odd)
     return total + _cut(values, axis, length - 1, 0) if odd else total
 
