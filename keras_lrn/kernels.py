@@ -24,17 +24,17 @@ class Formula(NamedTuple):
     lda_coeff: float
 
 
-def forward(x, formula, axis, name=None):
-    """`Y = X * S^(-beta)`, and the scale `S`."""
+def forward(x, formula, axis, name=None, padded=None):
+    """`Y = X * S^(-beta)`, and the scale `S`, from `x` between zeros where it is at hand."""
     values = _at_least_float32(x)
-    scale = _scale(values, formula, axis)
+    scale = _scale(values, formula, axis, padded)
     power, _ = _powers(scale, formula)
     if x.dtype == values.dtype:
         return tf.multiply(values, power, name=name), scale
     return tf.cast(values * power, x.dtype, name=name), scale
 
 
-def backward(x, upstream, formula, axis, scale=None):
+def backward(x, upstream, formula, axis, scale=None, padded=None):
     """`dX` for the derivative `upstream` of the output; computes the scale if it was not kept."""
     if formula.lda_coeff == 0:
         return tf.zeros_like(x)
@@ -43,12 +43,12 @@ def backward(x, upstream, formula, axis, scale=None):
         # Without the wait a graph would compute the scale in advance, and hold on to it.
         with tf.control_dependencies([upstream]):
             values = tf.identity(values)
-        scale = _scale(values, formula, axis)
+        scale = _scale(values, formula, axis, padded)
     power, reciprocal = _powers(scale, formula)
     passed = upstream * power if formula.lda_coeff == 1 else formula.lda_coeff * upstream * power
     dx = passed
     if formula.size and formula.alpha and formula.beta:
-        before, after = _reach(formula.size)
+        before, after = _reach(formula.size, x.shape[axis])
         # S^(-beta-1) as two factors, which neither overflow nor underflow where it would.
         mirror_sum = window_sum(passed * (values * reciprocal), after, before, axis)
         weight = 2 * formula.alpha * formula.beta / formula.size
@@ -75,7 +75,7 @@ def backward_gradients(x, upstream, cotangent, formula, axis):
     cotangent = formula.lda_coeff * cotangent
     to_upstream, to_x = power * cotangent, tf.zeros_like(x)
     if formula.size and formula.alpha and formula.beta:
-        before, after = _reach(formula.size)
+        before, after = _reach(formula.size, x.shape[axis])
         weight = 2 * formula.alpha * formula.beta / formula.size
         steeper = power * reciprocal
         competing = window_sum(cotangent * x, before, after, axis)
@@ -92,12 +92,7 @@ def backward_gradients(x, upstream, cotangent, formula, axis):
 
 def window_sum(values, before, after, axis):
     """Sums, for each channel, itself, `before` channels below it and `after` above it."""
-    channels = values.shape[axis]
-    if channels is not None:
-        before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
-    padding = [[0, 0]] * values.shape.rank
-    padding[axis] = [before, after]
-    return _sum_by_doubling(tf.pad(values, padding), before + 1 + after, axis)
+    return _sum_by_doubling(_pad(values, before, after, axis), before + 1 + after, axis)
 
 
 def unrecorded(tensor):
@@ -105,13 +100,23 @@ def unrecorded(tensor):
     return tf.stop_gradient(tensor) if tf.executing_eagerly() else tensor
 
 
-def compiled(kernel, formula, axis, *tensors):
-    """Runs `forward_only` or `backward` on whole tensors: one XLA program for each shape."""
+def compiled(kernel, formula, axis, x, *others, padded=None):
+    """Runs `forward_only` or `backward` on whole tensors: one XLA program for each shape.
+
+    Returns the result and, in a graph, `x` between zeros: who keeps it for `padded` of the backward
+    pass spares that pass to read `x` and to write its squares.
+    """
     if tf.executing_eagerly():
-        return _traced(compiled, kernel, formula, axis, *tensors)
-    views = [_channels_second(tensor, axis) for tensor in tensors]
-    program = _program(kernel, formula, len(views), views[0].dtype, tuple(views[0].shape))
-    return _with_shape_of(tensors[0], program(*views))
+        return _traced(compiled, kernel, formula, axis, x, *others)[0], None
+    channels = x.shape[axis]
+    if padded is None:
+        # Without the wait a graph would pad in advance, and hold on to it.
+        with tf.control_dependencies(others):
+            padded = _pad(_channels_second(x, axis), *_reach(formula.size, channels), 1)
+    views = [padded, *(_channels_second(tensor, axis) for tensor in others)]
+    shapes = [tuple(view.shape) for view in views]
+    program = _program(_of_padded(kernel, channels), formula, padded.dtype, *shapes)
+    return _with_shape_of(x, program(*views)), padded
 
 
 def blockwise(kernel, formula, axis, *tensors):
@@ -128,26 +133,32 @@ def blockwise(kernel, formula, axis, *tensors):
     return tf.transpose(blockwise(kernel, formula, rank - 1, *moved), back)
 
 
-def forward_only(x, formula, axis):
+def forward_only(x, formula, axis, padded=None):
     """`forward` without the scale."""
-    return forward(x, formula, axis)[0]
+    return forward(x, formula, axis, padded=padded)[0]
 
 
 def _at_least_float32(tensor):
     return tensor if tensor.dtype in (tf.float32, tf.float64) else tf.cast(tensor, tf.float32)
 
 
-def _scale(values, formula, axis):
+def _scale(values, formula, axis, padded=None):
     if formula.size == 0 or formula.alpha == 0:
         return tf.constant(formula.bias, values.dtype)
-    before, after = _reach(formula.size)
-    sum_of_squares = window_sum(values * values, before, after, axis)
+    before, after = _reach(formula.size, values.shape[axis])
+    if padded is None:
+        sum_of_squares = window_sum(values * values, before, after, axis)
+    else:
+        padded = _at_least_float32(padded)
+        sum_of_squares = _sum_by_doubling(padded * padded, before + 1 + after, axis)
     return formula.bias + (formula.alpha / formula.size) * sum_of_squares
 
 
-def _reach(size):
-    before = (size - 1) // 2
-    return before, size - 1 - before
+def _reach(size, channels):
+    """How many channels a window holds below and above its own, of so many as there can be."""
+    neighbours = max(size - 1, 0)
+    reach = neighbours // 2, neighbours - neighbours // 2
+    return reach if channels is None else tuple(min(n, max(channels - 1, 0)) for n in reach)
 
 
 def _powers(scale, formula):
@@ -181,6 +192,15 @@ def _sum_by_doubling(values, length, axis):
     halves = _sum_by_doubling(values, half, axis)
     total = _cut(halves, axis, 0, half + odd) + _cut(halves, axis, half, odd)
     return total + _cut(values, axis, length - 1, 0) if odd else total
+
+
+def _pad(tensor, before, after, axis):
+    """The tensor with `before` zeros below its first channel and `after` above its last."""
+    if before == after == 0:
+        return tensor
+    padding = [[0, 0]] * tensor.shape.rank
+    padding[axis] = [before, after]
+    return tf.pad(tensor, padding)
 
 
 def _cut(tensor, axis, low, high):
@@ -224,8 +244,20 @@ def _graph(run, kernel, formula, axis, count, dtype, shape):
 
 
 @functools.cache
-def _program(kernel, formula, count, dtype, shape):
-    signature = [tf.TensorSpec([None, *shape[1:]], dtype)] * count
+def _of_padded(kernel, channels):
+    """The kernel as a function of `x` padded instead of `x`, which had so many channels."""
+
+    def of_padded(padded, *others):
+        *upstream, formula, axis = others
+        x = _cut(padded, axis, *_reach(formula.size, channels))
+        return kernel(x, *upstream, formula, axis, padded=padded)
+
+    return of_padded
+
+
+@functools.cache
+def _program(kernel, formula, dtype, *shapes):
+    signature = [tf.TensorSpec([None, *shape[1:]], dtype) for shape in shapes]
 
     @tf.function(input_signature=signature, jit_compile=True, autograph=False)
     def program(*views):
@@ -237,7 +269,7 @@ def _program(kernel, formula, count, dtype, shape):
 def _block_by_block(kernel, formula, views):
     dtype, channels = views[0].dtype, views[0].shape[1]
     rows_per_block = max(1, BLOCK_ELEMENTS // max(channels, 1))
-    program = _program(kernel, formula, len(views), dtype, (None, channels))
+    program = _program(kernel, formula, dtype, *[(None, channels)] * len(views))
     rows = tf.shape(views[0])[0]
     full = tf.maximum(rows - 1, 0) // rows_per_block  # leaves 1 to `rows_per_block` rows
     start = full * rows_per_block

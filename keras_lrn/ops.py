@@ -210,17 +210,17 @@ def _with_gradient(forward, backward, formula, axis):
 def _choose_way(x, formula, axis, training, jit_compile, name):
     auto = _is_auto(jit_compile)
     if jit_compile and not auto:
-        return _compiled(_programs(x, formula, axis), formula, axis)
+        return _compiled(x, formula, axis, training)
     if _in_xla():
         return _plain(formula, axis, training, name)
     if tf.executing_eagerly():
         if auto and _cpu_only() and x.shape.num_elements() >= EAGER_BLOCK_ELEMENTS:
-            return _eager_blocks(formula, axis)
+            return _blocks(formula, axis)
         return _plain(formula, axis, training, name)
     if training:
         # A graph for any image size expects another one at every step: compiling may never pay off.
         if auto and x.shape[1:].is_fully_defined():
-            return _compiled(_programs(x, formula, axis), formula, axis)
+            return _compiled(x, formula, axis, training)
     elif _lrn_op_means_the_same(x, formula, axis):
         return _lrn_op(formula, axis, name)
     return _plain(formula, axis, training, name)
@@ -237,24 +237,31 @@ def _plain(formula, axis, training, name):
     return forward, backward
 
 
-def _compiled(run, formula, axis):
-    def forward(x):
-        return run(kernels.forward_only, formula, axis, x), None
+def _compiled(x, formula, axis, training):
+    if not _gets_programs_of_its_own(x, formula, axis):
+        return _blocks(formula, axis)
 
-    def backward(x, upstream, _):
-        return run(kernels.backward, formula, axis, x, upstream)
+    def forward(x):
+        y, padded = kernels.compiled(kernels.forward_only, formula, axis, x)
+        return y, padded if training else None
+
+    def backward(x, upstream, padded):
+        return kernels.compiled(kernels.backward, formula, axis, x, upstream, padded=padded)[0]
 
     return forward, backward
 
 
-def _eager_blocks(formula, axis):
-    forward, in_blocks = _compiled(kernels.blockwise, formula, axis)
+def _blocks(formula, axis):
+    eager = tf.executing_eagerly()
+
+    def forward(x):
+        return kernels.blockwise(kernels.forward_only, formula, axis, x), None
 
     def backward(x, upstream, _):
         # A Jacobian traces the derivative of an eager call to vectorize it: plain ops can be.
-        if tf.executing_eagerly():
-            return in_blocks(x, upstream, None)
-        return kernels.backward(x, upstream, formula, axis)
+        if eager and not tf.executing_eagerly():
+            return kernels.backward(x, upstream, formula, axis)
+        return kernels.blockwise(kernels.backward, formula, axis, x, upstream)
 
     return forward, backward
 
@@ -302,21 +309,21 @@ def _lrn_op_means_the_same(x, formula, axis):
     )
 
 
-def _programs(x, formula, axis):
-    """One program for each shape, or, where shapes may be many, one for all of them."""
+def _gets_programs_of_its_own(x, formula, axis):
+    """Whether this shape is compiled for itself, or one program of a block serves it and others."""
     if x.shape[axis] is None or _in_xla() or not _cpu_only():
-        return kernels.compiled
+        return True
     # With rank 2 the batch is all there is, and it may change at every step.
     if x.shape.rank == 2 or not x.shape[1:].is_fully_defined():
-        return kernels.blockwise
+        return False
     # Wide windows need many partial sums, which in blocks stay in the cache.
     if formula.size > WIDE_WINDOW:
-        return kernels.blockwise
+        return False
     shapes = _whole_shapes[formula, axis, x.dtype]
     shape = tuple(x.shape[1:])
     if len(shapes) < WHOLE_SHAPES:
         shapes.add(shape)
-    return kernels.compiled if shape in shapes else kernels.blockwise
+    return shape in shapes
 
 
 def _cpu_only():

@@ -16,7 +16,13 @@ from cases import (
 from keras_lrn import kernels, reference
 
 FORMULA = kernels.Formula(size=4, alpha=1.5, beta=0.75, bias=0.8, lda_coeff=1.0)
-RUNS = [kernels.compiled, kernels.blockwise]
+
+
+def compiled(*arguments):
+    return kernels.compiled(*arguments)[0]
+
+
+RUNS = [compiled, kernels.blockwise]
 BLOCK_ROWS = 4
 
 
@@ -227,14 +233,38 @@ def test_compiled_kernels_compute_the_same(run, shape, axis, small_blocks):
     assert_accurate(run(kernels.backward, formula, axis, x, upstream), dx, "float32")
 
 
+@pytest.mark.parametrize(
+    ("size", "width"), [(0, 7), (1, 7), (2, 8), (5, 11), (12, 18), (13, 19), (30, 19)]
+)
+def test_what_is_padded_in_the_forward_pass_serves_the_backward_pass(size, width):
+    x, upstream = random_x_and_upstream((2, 3, 7, 5), "float32")
+    formula = FORMULA._replace(size=size, alpha=1.6)
+
+    @tf.function(autograph=False)
+    def call(x, upstream):
+        y, padded = kernels.compiled(kernels.forward_only, formula, 2, x)
+        dx, same = kernels.compiled(kernels.backward, formula, 2, x, upstream, padded=padded)
+        assert same is padded
+        other, _ = kernels.compiled(kernels.backward, formula, 2, x, upstream, padded=2 * padded)
+        return y, padded, dx, other
+
+    y, padded, dx, other = call(tf.constant(x), tf.constant(upstream))
+    expected_y, expected_dx = oracle(x, upstream, formula, 2)
+    assert padded.shape == (6, width, 5)
+    assert_accurate(y, expected_y, "float32")
+    assert_accurate(dx, expected_dx, "float32")
+    # And it is read.
+    assert size == 0 or relative_error(other, dx.numpy()) > 0.1
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_compiled_kernels_compute_in_any_dtype(dtype):
     x, upstream = random_x_and_upstream((5, 13), dtype)
     formula = FORMULA._replace(alpha=1.52)
     y, dx = oracle(x, upstream, formula, 1)
     x, upstream = tf.constant(x), tf.constant(upstream)
-    assert_accurate(kernels.compiled(kernels.forward_only, formula, 1, x), y, dtype)
-    assert_accurate(kernels.compiled(kernels.backward, formula, 1, x, upstream), dx, dtype)
+    assert_accurate(compiled(kernels.forward_only, formula, 1, x), y, dtype)
+    assert_accurate(compiled(kernels.backward, formula, 1, x, upstream), dx, dtype)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +280,7 @@ def test_any_number_of_positions_is_cut_into_blocks(rows, small_blocks):
     assert_accurate(kernels.blockwise(kernels.backward, formula, 1, x, upstream), dx, "float32")
 
 
-def rows_of_the_program(x, formula, axis):
+def rows_of_the_program(x, formula, axis, padded=None):
     """A kernel that says how many rows the program was compiled for that computed an element."""
     return tf.zeros_like(x) + tf.cast(tf.shape(x)[0], x.dtype)
 
@@ -271,7 +301,7 @@ def test_a_block_holds_as_many_positions_as_its_elements_allow():
 
 def test_a_compiled_kernel_gets_whole_tensors():
     formula = FORMULA._replace(alpha=1.56)
-    rows = kernels.compiled(rows_of_the_program, formula, 3, tf.zeros((3, 5, 2, 13)))
+    rows = compiled(rows_of_the_program, formula, 3, tf.zeros((3, 5, 2, 13)))
     np.testing.assert_array_equal(rows, np.full((3, 5, 2, 13), 30))
 
 
@@ -279,7 +309,7 @@ def test_a_compiled_kernel_gets_whole_tensors():
 def test_a_kernel_is_traced_once_for_all_shapes(run):
     traces = []
 
-    def kernel(x, formula, axis):
+    def kernel(x, formula, axis, padded=None):
         traces.append(x.shape)
         return 2 * x
 
@@ -318,7 +348,7 @@ def test_a_number_of_channels_known_only_when_it_runs_can_be_compiled():
 
     @tf.function(input_signature=specs, autograph=False)
     def backward(x, upstream):
-        return kernels.compiled(kernels.backward, formula, 2, x, upstream)
+        return compiled(kernels.backward, formula, 2, x, upstream)
 
     for shape in [(2, 3, 13, 5), (2, 5, 7, 3)]:
         x, upstream = random_x_and_upstream(shape, "float32")
