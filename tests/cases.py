@@ -1,6 +1,7 @@
-"""What several test modules share: the table of cases, the public cases, and how close is close."""
+"""What several test modules share: tables of cases, the public cases, and how close is close."""
 
 import collections
+import importlib.util
 import json
 from pathlib import Path
 
@@ -17,6 +18,29 @@ SHAPES_AND_AXES = [
     for axis in range(1 - rank, rank)
     if axis != 0
 ]
+# Every argument of the layer, `name`, `dtype` and `trainable` too, at a value not its default.
+NON_DEFAULT = {
+    "size": 4,
+    "alpha": 0.7,
+    "beta": 0.6,
+    "bias": 1.5,
+    "axis": -2,
+    "training": False,
+    "lda_coeff": -2.5,
+    "specified_outputs_name": ["normalized"],
+    "jit_compile": False,
+    "name": "norm",
+    "dtype": "mixed_float16",
+    "trainable": False,
+}
+
+
+def imported(path):
+    """The module of a script that lies outside every package."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 def public_cases():

@@ -12,24 +12,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import assert_accurate, random_x_and_upstream, relative_error
+from cases import NON_DEFAULT, assert_accurate, random_x_and_upstream, relative_error
 from keras.src import testing
 
 import keras_lrn
 from keras_lrn import LocalResponseNormalization, reference
 
 FORMULA = {"size": 4, "alpha": 0.7, "beta": 0.6, "bias": 1.5}
-NON_DEFAULT = {
-    **FORMULA,
-    "axis": -2,
-    "training": False,
-    "lda_coeff": -2.5,
-    "specified_outputs_name": ["normalized"],
-    "jit_compile": False,
-    "name": "norm",
-    "dtype": "mixed_float16",
-    "trainable": False,
-}
 SHAPE = (2, 3, 5, 4)
 
 

@@ -1,6 +1,5 @@
 """Training on several devices, or in several processes, ends with the weights of one."""
 
-import importlib.util
 import json
 import multiprocessing
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from cases import imported
 
 import keras_lrn
 
@@ -68,10 +68,7 @@ for before, expected, actual in zip(first, single, mirrored, strict=True):
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location(EXAMPLE.stem, EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return imported(EXAMPLE)
 
 
 @pytest.fixture(scope="module")

@@ -9,25 +9,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import DTYPES, assert_accurate, random_x_and_upstream
+from cases import DTYPES, NON_DEFAULT, assert_accurate, random_x_and_upstream
 
 from keras_lrn import LRN, LocalResponseNormalization, reference
 
-# Every argument, `name`, `dtype` and `trainable` too, at a value that is not its default.
-NON_DEFAULT = {
-    "size": 4,
-    "alpha": 0.7,
-    "beta": 0.6,
-    "bias": 1.5,
-    "axis": -2,
-    "training": False,
-    "lda_coeff": -2.5,
-    "specified_outputs_name": ["normalized"],
-    "jit_compile": False,
-    "name": "norm",
-    "dtype": "mixed_float16",
-    "trainable": False,
-}
 FORMULA = {"size": 4, "alpha": 0.7, "beta": 0.6, "bias": 1.5, "axis": -1}
 
 

@@ -1,10 +1,10 @@
 """The example that ports AlexNet from ONNX: a whole network against onnxruntime."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import imported
 from onnx import helper
 
 EXAMPLE = Path(__file__).parent.parent / "notebooks" / "port_alexnet_from_onnx.py"
@@ -12,10 +12,7 @@ EXAMPLE = Path(__file__).parent.parent / "notebooks" / "port_alexnet_from_onnx.p
 
 @pytest.fixture(scope="module")
 def example():
-    spec = importlib.util.spec_from_file_location(EXAMPLE.stem, EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return imported(EXAMPLE)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What releases have saved loads for ever, with the same outputs and gradients."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import relative_error
+from cases import imported, relative_error
 from serve import answer, without_keras
 
 from keras_lrn import LocalResponseNormalization
@@ -55,10 +54,7 @@ def test_the_saved_model_of_a_release_needs_neither_keras_nor_this_package(relea
 
 
 def test_what_a_release_saved_is_not_written_again():
-    script = SAVED_MODELS / "write_artefacts.py"
-    specification = importlib.util.spec_from_file_location("write_artefacts", script)
-    write_artefacts = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(write_artefacts)
+    write_artefacts = imported(SAVED_MODELS / "write_artefacts.py")
     assert write_artefacts.FORMAT in RELEASES
     with pytest.raises(SystemExit, match="never written again"):
         write_artefacts.main()
