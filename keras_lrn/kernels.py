@@ -25,7 +25,7 @@ class Formula(NamedTuple):
 
 
 def forward(x, formula, axis, name=None, padded=None):
-    """`Y = X * S^(-beta)`, and the scale `S`, from `x` between zeros where it is at hand."""
+    """`Y = X * S^(-beta)`, and the scale `S`; `padded` is `x` between zeros, if at hand."""
     values = _at_least_float32(x)
     scale = _scale(values, formula, axis, padded)
     power, _ = _powers(scale, formula)
@@ -103,8 +103,8 @@ def unrecorded(tensor):
 def compiled(kernel, formula, axis, x, *others, padded=None):
     """Runs `forward_only` or `backward` on whole tensors: one XLA program for each shape.
 
-    Returns the result and, in a graph, `x` between zeros: who keeps it for `padded` of the backward
-    pass spares that pass to read `x` and to write its squares.
+    Returns the result and, in a graph, `x` between zeros. A backward pass that gets it as `padded`
+    neither pads again nor reads `x`.
     """
     if tf.executing_eagerly():
         return _traced(compiled, kernel, formula, axis, x, *others)[0], None
@@ -248,9 +248,9 @@ def _of_padded(kernel, channels):
     """The kernel as a function of `x` padded instead of `x`, which had so many channels."""
 
     def of_padded(padded, *others):
-        *upstream, formula, axis = others
+        *_, formula, axis = others
         x = _cut(padded, axis, *_reach(formula.size, channels))
-        return kernel(x, *upstream, formula, axis, padded=padded)
+        return kernel(x, *others, padded=padded)
 
     return of_padded
 
