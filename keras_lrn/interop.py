@@ -15,8 +15,8 @@ whose channels come first gives `axis=1`; for a network rebuilt with the channel
 
 import warnings
 
+from keras_lrn.arguments import check_integer, check_real
 from keras_lrn.layer import LocalResponseNormalization
-from keras_lrn.ops import check_integer, check_real
 
 # As arguments of this layer: name: ((size, alpha, beta, bias), source).
 PUBLISHED = {

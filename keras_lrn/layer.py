@@ -1,12 +1,16 @@
 """The Keras layer: arguments, dtype policy and configuration around `keras_lrn.ops`."""
 
-import re
 import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 import keras
-import tensorflow as tf
 
-from keras_lrn import ops
+from keras_lrn import arguments, ops
+from keras_lrn.arguments import Bool, JitCompile
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @keras.saving.register_keras_serializable(package="keras_lrn")
@@ -83,31 +87,48 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     def __init__(
         self,
-        size=0,
+        size: SupportsIndex = 0,
         *,
-        alpha=1e-4,
-        beta=0.75,
-        bias=1.0,
-        axis=-1,
-        training=True,
-        lda_coeff=1.0,
-        specified_outputs_name=None,
-        jit_compile="auto",
-        **kwargs,
-    ):
+        alpha: SupportsFloat = 1e-4,
+        beta: SupportsFloat = 0.75,
+        bias: SupportsFloat = 1.0,
+        axis: SupportsIndex = -1,
+        training: Bool = True,
+        lda_coeff: SupportsFloat = 1.0,
+        specified_outputs_name: Sequence[str] | None = None,
+        jit_compile: JitCompile = "auto",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         # The sum of squares must see the input before it is rounded to a 16-bit compute dtype.
         self.autocast = False
         self.supports_masking = True
-        self.size, self.alpha, self.beta, self.bias, self.axis, self.lda_coeff = (
-            ops.check_arguments(size, alpha, beta, bias, axis, training, lda_coeff, jit_compile)
+        self.specified_outputs_name = arguments.check_outputs_name(specified_outputs_name)
+        formula = arguments.checked(
+            size,
+            alpha=alpha,
+            beta=beta,
+            bias=bias,
+            axis=axis,
+            training=training,
+            lda_coeff=lda_coeff,
+            name=self._output_name(),
+            jit_compile=jit_compile,
         )
-        self.training = bool(training)
-        self.specified_outputs_name = _check_outputs_name(specified_outputs_name)
-        self.jit_compile = jit_compile if isinstance(jit_compile, str) else bool(jit_compile)
+        self.size = formula.size
+        self.alpha = formula.alpha
+        self.beta = formula.beta
+        self.bias = formula.bias
+        self.axis = formula.axis
+        self.training = formula.training
+        self.lda_coeff = formula.lda_coeff
+        self.jit_compile = formula.jit_compile
 
-    def build(self, input_shape):
-        if isinstance(input_shape, dict) or any(isinstance(d, (tuple, list)) for d in input_shape):
+    def build(self, input_shape: Any) -> None:
+        several = isinstance(input_shape, dict) or any(
+            isinstance(length, (tuple, list)) for length in input_shape or ()
+        )
+        if input_shape is None or several:
             raise ValueError(
                 f"{self._caller()} expects one input tensor. Received: input_shape={input_shape}"
             )
@@ -121,27 +142,21 @@ class LocalResponseNormalization(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, inputs, training=None):
-        ops.check_dense(inputs, self._caller())
-        x = tf.convert_to_tensor(inputs)
-        self._check_input(x.shape, x.dtype)
-        # The wider of both dtypes, so that nothing is rounded but the result.
-        x = tf.cast(x, keras.backend.result_type(x.dtype.name, self.compute_dtype))
-        # In a scope of its own no other op has the output's name, so TensorFlow does not number it.
-        with tf.name_scope("output"):
-            y = ops.local_response_normalization(
-                x,
-                self.size,
-                alpha=self.alpha,
-                beta=self.beta,
-                bias=self.bias,
-                axis=self.axis,
-                training=self.training and bool(training),
-                lda_coeff=self.lda_coeff,
-                jit_compile=self.jit_compile,
-                name=self._output_name() if x.dtype == self.compute_dtype else None,
-            )
-            return tf.cast(y, self.compute_dtype, name=self._output_name())
+    def call(self, inputs: Any, training: Bool | None = None) -> "tf.Tensor":
+        formula = arguments.checked(
+            self.size,
+            alpha=self.alpha,
+            beta=self.beta,
+            bias=self.bias,
+            axis=self.axis,
+            training=self.training,
+            lda_coeff=self.lda_coeff,
+            name=self._output_name(),
+            jit_compile=self.jit_compile,
+        )
+        training = arguments.check_call_training(training)
+        caller = self._caller()
+        return ops.normalize(inputs, formula, training, caller=caller, dtype=self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -165,29 +180,11 @@ class LocalResponseNormalization(keras.layers.Layer):
             "jit_compile": self.jit_compile,
         }
 
-    def _check_input(self, shape, dtype):
-        ops.check_input(shape, dtype, self.axis, self._caller())
+    def _check_input(self, shape: Sequence[Any], dtype: str) -> None:
+        arguments.check_input(shape, dtype, self.axis, self._caller())
 
-    def _caller(self):
+    def _caller(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
 
-    def _output_name(self):
+    def _output_name(self) -> str | None:
         return self.specified_outputs_name[0] if self.specified_outputs_name else None
-
-
-def _check_outputs_name(names):
-    if names is None:
-        return None
-    # What TensorFlow accepts as the name of an op.
-    valid = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
-    if (
-        isinstance(names, (list, tuple))
-        and len(names) == 1
-        and isinstance(names[0], str)
-        and valid.fullmatch(names[0])
-    ):
-        return list(names)
-    raise ValueError(
-        "Expected `specified_outputs_name` to be None or a sequence of exactly one valid tensor "
-        f"name. Received: specified_outputs_name={names!r}"
-    )
