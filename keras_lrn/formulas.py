@@ -56,7 +56,7 @@ class Equations:
 
     def scale(self, x: Tensor) -> Tensor:
         """`S`."""
-        return self.scale_of_padded(self.padded(x))
+        return self.bias + self.window_sum(self.weight * x * x)
 
     def forward(self, x: Tensor, scale: Tensor, name: str | None = None) -> Tensor:
         """`Y`, called `name` on a backend whose tensors have names."""

@@ -16,7 +16,8 @@ Forward = Callable[[tf.Tensor], tuple[tf.Tensor, Any]]
 Backward = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 Way = tuple[Forward, Backward]
 
-# Below this many elements an eager call costs less as plain ops than as compiled blocks.
+# From so many elements on an eager call runs in compiled blocks: at 2^16 plain ops take as long, at
+# half of it 0.7 times and at twice 1.7 times as long, forward.
 EAGER_BLOCKS_FROM = 2**16
 
 
@@ -76,28 +77,30 @@ def _plain(equations: Equations, keeps: bool, name: str | None) -> Way:
 
 
 def _compiled(equations: Equations, keeps: bool) -> Way:
-    """An XLA program for each pass; the input is kept padded, in place of the input."""
+    """An XLA program for each pass; `x` is kept padded, which spares the backward pass a loop."""
 
     def forward(x):
-        padded = programs.padded_view(x, equations)
-        return programs.run(programs.forward, x, equations, padded), padded if keeps else None
+        if not keeps:
+            return programs.run(programs.forward, x, equations, x), None
+        padded = equations.padded(x)
+        return programs.run(programs.forward_of_padded, x, equations, padded), padded
 
     def backward(x, upstream, padded):
         if padded is None:
-            padded = programs.padded_view(_after(upstream, x), equations)
-        return programs.run(programs.backward, x, equations, padded, upstream)
+            return programs.run(programs.backward, x, equations, x, upstream)
+        return programs.run(programs.backward_of_padded, x, equations, padded, upstream)
 
     return forward, backward
 
 
 def _blocks(equations: Equations) -> Way:
-    """XLA programs of one block, for eager calls; nothing is kept."""
+    """An XLA program of one block for each pass, for eager calls; nothing is kept."""
 
     def forward(x):
-        return programs.run_in_blocks(programs.forward, x, equations), None
+        return programs.run_in_blocks(programs.forward, x, equations, x), None
 
     def backward(x, upstream, _):
-        return programs.run_in_blocks(programs.backward, x, equations, upstream)
+        return programs.run_in_blocks(programs.backward, x, equations, x, upstream)
 
     return forward, backward
 
