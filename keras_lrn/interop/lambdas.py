@@ -179,12 +179,21 @@ def _new_copy(layer, copies):
     if _is_graph(layer):
         # Not compiled, or Keras would compile the copy too.
         graph = keras.Model(layer.input, layer.output, name=layer.name)
-        return keras.models.clone_model(graph, clone_function=lambda inner: _copy(inner, copies))
+        return keras.models.clone_model(
+            graph, clone_function=lambda inner: _copy(inner, copies), call_function=_call
+        )
     if _wraps(layer):
         config = layer.get_config()
         del config["layer"]
         return type(layer)(_copy(layer.layer, copies), **config)
     return type(layer).from_config(layer.get_config())
+
+
+def _call(layer, *args, **kwargs):
+    if isinstance(layer, LocalResponseNormalization):
+        # A Lambda is called with a mask, which this layer does not take.
+        kwargs.pop("mask", None)
+    return layer(*args, **kwargs)
 
 
 def _layers(model: keras.Model) -> Iterator[keras.Layer]:

@@ -12,8 +12,8 @@ from keras_lrn.layer import LocalResponseNormalization
 CLASS_NAMES = ("LRN", "LRN2D", "LocalResponseNormalization")
 # What Keras itself writes about every layer.
 _KERAS_ARGUMENTS = ("name", "trainable", "dtype")
-# What Keras 1 and 2 wrote about the first layer of a Sequential model.
-_INPUT_ARGUMENTS = ("batch_input_shape", "input_dtype")
+# What Keras 1 and 2 wrote about a layer that came first in a Sequential model.
+_INPUT_ARGUMENTS = ("batch_input_shape", "input_shape", "input_dim", "input_dtype")
 
 
 def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
@@ -31,7 +31,9 @@ def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
             TensorFlow have their channels last: `axis=-1`.
 
     Returns:
-        A dict for the argument `custom_objects` of `keras.saving.load_model`.
+        A dict for the argument `custom_objects` of `keras.saving.load_model`. For a class of
+        another name, or one that was registered with a package, add a key:
+        `{"mine>LRN": classes["LRN"]}`.
 
     Raises:
         ValueError: There is no such framework. While loading: the file holds an argument that the
@@ -59,7 +61,8 @@ def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
         def from_config(cls, config):
             return _layer(framework, row, axis, config)
 
-    return dict.fromkeys(CLASS_NAMES, OldLayer)
+    # A class that was registered without a package is in the package "Custom".
+    return {f"{package}{name}": OldLayer for package in ("", "Custom>") for name in CLASS_NAMES}
 
 
 def _layer(framework: str, row: Framework, axis: int | None, config: dict):
