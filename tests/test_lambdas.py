@@ -156,14 +156,15 @@ def test_dtype_and_frozen_layers_are_kept():
 
 
 def test_the_copy_is_not_compiled():
-    old = small_network(lrn("norm1"), lrn("norm2"))
-
     def loss(expected, actual):
         return tf.reduce_mean(actual)
 
-    old.compile("adam", loss)
-    assert not interop.replace_lambdas(old).compiled
-    assert old.compiled
+    sequential = small_network(lrn("norm1"), lrn("norm2"))
+    functional = keras.Model(sequential.inputs, sequential.outputs)
+    for old in (sequential, functional):
+        old.compile("adam", loss)
+        assert not interop.replace_lambdas(old).compiled
+        assert old.compiled
 
 
 def test_a_sequential_model_without_an_input_is_copied():
@@ -262,6 +263,17 @@ def test_a_lambda_that_does_more_than_lrn_is_refused():
         old = keras.Sequential([keras.Input((4, 5, 8)), keras.layers.Lambda(function, name="norm")])
         with pytest.raises(ValueError, match="to give the outputs of that Lambda"):
             interop.replace_lambdas(old, {"norm": interop.from_tensorflow(**PAPER)})
+
+
+def test_a_function_that_only_looks_like_lrn_can_be_left_as_it_is():
+    def lrn(x):
+        return 2 * x
+
+    old = keras.Sequential([keras.Input((4, 5, 8)), keras.layers.Lambda(lambda x: lrn(x))])
+    with pytest.raises(ValueError, match="numbers of the Lambda layers"):
+        interop.replace_lambdas(old)
+    new = interop.replace_lambdas(old, {old.layers[0].name: None})
+    assert_same_outputs(new, old, images(2, 4, 5, 8))
 
 
 @pytest.mark.parametrize("name", ["conv1", "norm3"])

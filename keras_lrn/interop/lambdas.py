@@ -29,7 +29,8 @@ def replace_lambdas(
         model: A functional or `Sequential` model. To load one from a file, name TensorFlow's
             function: `keras.saving.load_model(path, custom_objects={"lrn": tf.nn.lrn})`.
         arguments: For each `Lambda` whose function holds the numbers, by the name of the layer, the
-            arguments of this layer: `{"norm1": interop.from_tensorflow(2, alpha=1e-4)}`.
+            arguments of this layer: `{"norm1": interop.from_tensorflow(2, alpha=1e-4)}`. `None`
+            leaves a `Lambda` as it is, if it only looks like one of those.
 
     Returns:
         A model of the same kind, functional or `Sequential`.

@@ -66,8 +66,6 @@ def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
 
 
 def _layer(framework: str, row: Framework, axis: int | None, config: dict):
-    if "lda_coeff" in config:  # no framework has it, so the file was written by this layer
-        return LocalResponseNormalization.from_config(config)
     keras_arguments = {name: config[name] for name in _KERAS_ARGUMENTS if name in config}
     saved = {
         name: value
