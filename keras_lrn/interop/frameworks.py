@@ -113,7 +113,8 @@ FRAMEWORKS = Frameworks(
         source="https://github.com/tensorflow/tfjs/blob/master/"
         "tfjs-core/src/ops/local_response_normalization.ts",
     ),
-    # A LiteRT file holds all four numbers; the defaults are those of the op it is made from.
+    # A LiteRT file holds all four numbers; the defaults are those of the op it is made from. Its
+    # reference kernels (BUILTIN_REF) leave out the highest channel of a window, the others do not.
     litert=Framework(
         title="LiteRT",
         arguments={"radius": 5, "bias": 1.0, "alpha": 1.0, "beta": 0.5},
@@ -151,7 +152,8 @@ FRAMEWORKS = Frameworks(
         axis=1,
         options={"norm_region": {"ACROSS_CHANNELS": 1}},
         other_values=_WITHIN_CHANNEL,
-        source="https://github.com/BVLC/caffe/blob/master/src/caffe/proto/caffe.proto",
+        source="https://github.com/BVLC/caffe: src/caffe/proto/caffe.proto, "
+        "src/caffe/layers/lrn_layer.cpp",
     ),
     # The numbers are those that cudnnCreateLRNDescriptor sets.
     cudnn=Framework(
