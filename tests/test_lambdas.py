@@ -77,10 +77,12 @@ def test_lambdas_become_layers_with_equal_outputs_and_weights(tmp_path):
     assert old.get_layer("norm1").output.shape == (None, 7, 6, 12)
 
 
-def test_a_model_of_an_old_keras_comes_home_with_its_weights():
-    model = small_network(lrn("norm1", **PAPER), lrn("norm2"))
-    model.load_weights(OLD_KERAS / "lambdas.h5")
-    old = np.load(OLD_KERAS / "lambdas.npz")
+# Of the first, an old Keras wrote the weights alone; of the second, the whole model.
+@pytest.mark.parametrize(("name", "second"), [("lambdas", {}), ("lrn", {"alpha": 1e-3})])
+def test_a_model_of_an_old_keras_comes_home_with_its_weights(name, second):
+    model = small_network(lrn("norm1", **PAPER), lrn("norm2", **second))
+    model.load_weights(OLD_KERAS / f"{name}.h5")
+    old = np.load(OLD_KERAS / f"{name}.npz")
     assert relative_error(interop.replace_lambdas(model)(old["x"]), old["y"]) < 1e-5
 
 
