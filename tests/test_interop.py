@@ -285,7 +285,7 @@ def test_lrn_nodes_of_real_models_convert_and_agree_with_onnxruntime(model, publ
 
 def test_published_models_are_those_that_the_message_and_the_docs_name():
     names = "alexnet bvlc_alexnet caffenet googlenet rcnn_ilsvrc13 zfnet512 inception_v1 "
-    names += "vgg_cnn_m vgg_cnn_s matconvnet cifar10_tensorflow openface"
+    names += "vgg_cnn_m vgg_cnn_s matconvnet cifar10_tensorflow openface inception5h"
     assert list(interop.PUBLISHED) == names.split()
     for name, (_, source) in interop.PUBLISHED.items():
         assert f"`{name}`" in interop.from_published.__doc__
@@ -322,6 +322,7 @@ VGG_CNN = {"local_size": 5, "alpha": 0.0005, "beta": 0.75, "k": 2}
             "openface",
             interop.from_torch(SimpleNamespace(size=5, alpha=0.0001, beta=0.75, k=1)),
         ),
+        ("inception5h", interop.from_tensorflow(depth_radius=5, bias=2, alpha=1e-4, beta=0.5)),
     ],
 )
 def test_published_parameters_are_those_of_the_source(name, arguments):
@@ -596,10 +597,17 @@ def test_what_cannot_be_represented_is_refused_with_the_reason(refused, reason, 
     assert str(raised.value).endswith(received)
 
 
-def test_conversions_take_keywords_only():
-    for convert in (interop.from_tensorflow, interop.from_caffe):
-        with pytest.raises(TypeError, match="positional"):
-            convert(5)
+def test_from_tensorflow_takes_its_arguments_in_the_order_of_tensorflow():
+    x = random(2, 3, 5, 11)
+    positional = (3, 1.5, 0.3, 0.6)
+    layer = LocalResponseNormalization(**interop.from_tensorflow(*positional))
+    expected = tf.nn.local_response_normalization(x, *positional)
+    assert_close(layer(x).numpy(), expected.numpy(), 1e-5)
+
+
+def test_the_fields_of_caffe_are_keywords_only():
+    with pytest.raises(TypeError, match="positional"):
+        interop.from_caffe(5)
 
 
 def test_an_axis_counted_from_the_other_end_converts_once_the_layer_is_built():

@@ -24,8 +24,10 @@ def test_notebook_runs_from_a_clean_kernel(path, monkeypatch, tmp_path):
     # Neither the start-up files of the user nor another way to draw.
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.delenv("MPLBACKEND", raising=False)
-    folder = tmp_path / "run"
+    folder = tmp_path / "notebooks"
     folder.mkdir()
+    # What a notebook may read of the repository.
+    (tmp_path / "tests").symlink_to(Path(__file__).parent)
     notebook = nbformat.read(path, as_version=4)
     committed = [pictures(cell) for cell in notebook.cells]
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
