@@ -1,5 +1,6 @@
 """Names that other code gives to the arguments of an LRN."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -30,6 +31,13 @@ FOREIGN = {
     "radius": Foreign("size", radius=True, undivided=_WITH_RADIUS),
     "window_channel_size": Foreign("size"),
 }
+
+
+def refuse(keywords: Mapping[str, Any]) -> None:
+    """Raises a `TypeError` if one of the keywords is an argument of other code."""
+    for name, value in keywords.items():
+        if name in FOREIGN:
+            raise TypeError(explain(name, value))
 
 
 def explain(name: str, value: Any) -> str:

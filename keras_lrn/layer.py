@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 import keras
 
-from keras_lrn import arguments, ops
+from keras_lrn import arguments, foreign, ops
 from keras_lrn.arguments import Bool, JitCompile
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @keras.saving.register_keras_serializable(package="keras_lrn")
 class LocalResponseNormalization(keras.layers.Layer):
-    """Local response normalization: divides each channel by the energy of its neighbours.
+    """Local response normalization: divides each channel by its and its neighbours' energy.
 
     For `C` channels along `axis`, `before = floor((size - 1) / 2)` and
     `after = ceil((size - 1) / 2)`, the output `Y` and the derivative `dX` sent back are:
@@ -32,8 +32,9 @@ class LocalResponseNormalization(keras.layers.Layer):
     TensorFlow and the AlexNet paper do not divide: their `alpha` times `size` is the `alpha` here.
 
     Use it to rebuild AlexNet, ZFNet or GoogLeNet, to run models trained in Caffe, PyTorch or ONNX
-    with the same numbers, and for divisive normalization. With `size >= C`, `alpha = size`,
-    `beta = 0.5` and `bias = 0` it is an L2 normalization over channels.
+    with the same numbers, and for divisive normalization. With `size >= 2 * C - 1` (every window
+    then holds all channels), `alpha = size`, `beta = 0.5` and `bias = 0` it is an L2 normalization
+    over channels.
 
     Reference:
 
@@ -50,18 +51,22 @@ class LocalResponseNormalization(keras.layers.Layer):
             whole window is zero, output and gradient are then 0.
         axis: Integer. The channel axis; negative counts from the end. Not the batch axis 0.
         training: Boolean. Whether the layer may keep intermediate results for the backward pass
-            when it is called with `training=True`. Outputs and gradients do not depend on it.
+            when it is called with `training=True`. It decides nothing else: outputs, gradients and
+            the way the layer runs do not depend on it.
         lda_coeff: Finite real number. Multiplies the derivative that is sent back, and never the
             output: 0 blocks it, a negative number reverses it, above 1 amplifies it.
         specified_outputs_name: `None`, or a sequence of exactly one name for the output tensor.
-        jit_compile: `"auto"`, `True` (always run compiled by XLA) or `False` (never, unless the
-            model around it is).
+        jit_compile: `"auto"` compiles with XLA what gains by it: the passes of training in a graph
+            of known image size, and eager calls of many elements. `True` also compiles `predict`
+            and `evaluate` for a known image size, and `fit` for an unknown one (once for each
+            size). `False` compiles nothing, unless the model around the layer is compiled.
         **kwargs: `name`, `dtype`, `trainable` and the other arguments of a Keras layer.
 
     Call arguments:
         inputs: Tensor of dtype bfloat16, float16, float32 or float64. 16-bit inputs are computed in
             float32 and rounded once at the end.
-        training: Boolean or `None`. Keras sets it: `True` in `fit`, `False` in `predict`.
+        training: Boolean or `None`. Keras sets it: `True` in `fit`, `False` in `predict`. In a
+            training loop of your own pass `True`, which is the fastest.
 
     Input shape:
         Any rank >= 2; batch, spatial and channel dimensions may be unknown.
@@ -71,6 +76,7 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     Raises:
         ValueError: An argument, the rank or the dtype of the input is not as described.
+        TypeError: An argument is one of other code, such as `k`, `n` or `depth_radius`.
 
     Example:
 
@@ -99,6 +105,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         jit_compile: JitCompile = "auto",
         **kwargs: Any,
     ) -> None:
+        foreign.refuse(kwargs)
         super().__init__(**kwargs)
         # The sum of squares must see the input before it is rounded to a 16-bit compute dtype.
         self.autocast = False
@@ -136,7 +143,8 @@ class LocalResponseNormalization(keras.layers.Layer):
         if self.size == 0:
             warnings.warn(
                 f"{self._caller()} has size=0: nothing is normalized until `size` is set to the "
-                "number of channels in a window.",
+                "number of channels in a window. For the numbers of the AlexNet paper: "
+                'LocalResponseNormalization(**keras_lrn.interop.from_published("alexnet")).',
                 UserWarning,
                 stacklevel=2,
             )

@@ -1,10 +1,10 @@
 """Local response normalization of tensors: the checks, and the call of Keras's backend."""
 
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, Never, SupportsFloat, SupportsIndex
 
 import keras
 
-from keras_lrn import arguments, backend
+from keras_lrn import arguments, backend, foreign
 from keras_lrn.arguments import Bool, Formula, JitCompile
 
 if TYPE_CHECKING:
@@ -23,11 +23,22 @@ def local_response_normalization(
     lda_coeff: SupportsFloat = 1.0,
     jit_compile: JitCompile = "auto",
     name: str | None = None,
+    **unknown: Never,
 ) -> "tf.Tensor":
     """Normalizes a tensor over a sliding window of neighbouring channels.
 
-    The same as `keras_lrn.LocalResponseNormalization`, whose page has the equations, without a
-    layer. The output keeps the dtype of `x` exactly.
+    For `C` channels along `axis`, `before = floor((size - 1) / 2)` and
+    `after = ceil((size - 1) / 2)`, the output `Y` and the derivative `dX` sent back are:
+
+        window(c) = { i : max(0, c - before) <= i <= min(C - 1, c + after) }
+        mirror(c) = { i : c is in window(i) }
+        S[c]  = bias + (alpha / size) * sum over window(c) of X[i]^2
+        Y[c]  = X[c] * S[c]^(-beta)
+        dX[c] = lda_coeff * ( dY[c] * S[c]^(-beta) - (2 * alpha * beta / size) * X[c]
+                              * sum over mirror(c) of dY[i] * X[i] * S[i]^(-beta - 1) )
+
+    It is `keras_lrn.LocalResponseNormalization` without a layer. The output keeps the dtype of `x`
+    exactly.
 
     Reference:
 
@@ -43,10 +54,13 @@ def local_response_normalization(
         bias: Finite real number >= 0, added to the weighted sum of squares. 0 is legal where
             `alpha` and `size` are above 0; where a whole window is zero, output and gradient are 0.
         axis: Integer. The channel axis; negative counts from the end. Not the batch axis 0.
-        training: Boolean. Whether intermediate results may be kept for the backward pass.
+        training: Boolean or `None`. `True` in training: intermediate results may be kept for the
+            backward pass, and in a graph of known image size both passes are compiled. `False` in
+            inference, `None` where nothing is known.
         lda_coeff: Finite real number that multiplies the derivative sent back to `x`.
-        jit_compile: `"auto"`, `True` (always run compiled by XLA) or `False` (never, unless a
-            function around it is).
+        jit_compile: `"auto"` compiles with XLA what gains by it. `True` also compiles inference
+            (`training=False`) in a graph of known image size, and training in one of unknown image
+            size. `False` compiles nothing, unless a function around it is compiled.
         name: Optional name of the output tensor in a traced graph.
 
     Returns:
@@ -54,6 +68,7 @@ def local_response_normalization(
 
     Raises:
         ValueError: An argument, the rank or the dtype of `x` is not as described.
+        TypeError: An argument is one of other code, such as `k`, `n` or `depth_radius`.
 
     Example:
 
@@ -67,6 +82,12 @@ def local_response_normalization(
     tf.debugging.assert_near(y, [[1 / 6, 2 / 15, 3 / 14]])
     ```
     """
+    foreign.refuse(unknown)
+    if unknown:
+        raise TypeError(
+            "local_response_normalization got an argument that it does not have. "
+            f"Received: {', '.join(f'{key}={value!r}' for key, value in unknown.items())}"
+        )
     formula = arguments.checked(
         size,
         alpha=alpha,

@@ -3,10 +3,10 @@
 import warnings
 from typing import Any
 
+from keras_lrn.arguments import check_integer, check_real
 from keras_lrn.interop import frameworks
 from keras_lrn.interop.frameworks import FRAMEWORKS, Framework
 from keras_lrn.layer import LocalResponseNormalization
-from keras_lrn.arguments import check_integer, check_real
 
 
 def from_framework(name: str, **arguments: Any) -> dict[str, int | float]:
