@@ -12,13 +12,19 @@ import pytest
 import keras_lrn
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-KERAS_LRN = {
-    f"keras_lrn {run}, {mode}"
-    for run in ("graph", "eager", "jit_compile")
-    for mode in ("keeping", "inference")
+OURS = {
+    "keras_lrn, graph, training=True",
+    "keras_lrn, graph, training=None",
+    "keras_lrn, graph, training=False",
+    "keras_lrn, graph, training=False, jit_compile=True",
+    "keras_lrn, eager",
+    "keras_lrn, inside XLA",
 }
-TF_NN = {"tf.nn graph", "tf.nn eager", "tf.nn jit_compile"}
-FLOOR = "x + 1 graph"
+OTHERS = {
+    "layer with training=False, graph, training=True",
+    *(f"tf.nn, {way}" for way in ("graph", "eager", "inside XLA")),
+    "x + 1, graph",
+}
 DIRECTIONS = ("forward", "forward + backward")
 
 # The right output with a gradient that is wrong by dY.
@@ -47,134 +53,120 @@ def run(*arguments):
     )
 
 
+def called(function, **arguments):
+    done = run(BENCHMARKS / "fresh_process.py", function, json.dumps(arguments))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quick")
     report, plot = folder / "report.json", folder / "plot.png"
     done = run(
         BENCHMARKS / "bench_lrn.py",
-        *("--quick", "--repeats", 1, "--shapes", "2x5x7x12", "--leave-out", "torch"),
-        *("--only", "main", "size", "training", "--json", report, "--plot", plot),
+        *("--quick", "--repeats", 1, "--shapes", "2x5x7x12", "--only", "main", "training"),
+        *("--json", report, "--plot", plot),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(report.read_text()), plot.read_bytes()
 
 
-def test_report_says_where_and_how_it_was_measured(quick):
+def test_the_report_says_where_and_how_it_was_measured(quick):
     _, report, _ = quick
     environment = report["environment"]
     assert environment["command"].startswith("python benchmarks/bench_lrn.py --quick --repeats 1")
-    assert {"date", "machine", "cpu", "cores", "python"} <= set(environment)
-    assert {"keras_lrn", "keras", "numpy"} <= set(environment["versions"])
+    assert {"date", "machine", "cpu", "python"} <= set(environment)
+    assert {"keras", "numpy"} <= set(environment["versions"])
     assert report["wrong"] == []
 
 
-def test_every_contestant_is_timed_in_both_directions(quick):
+def test_every_contestant_is_timed_in_both_directions_and_its_ratios_are_those_of_the_times(quick):
     _, report, _ = quick
-    timed = {
-        (row["contestant"], row["direction"]) for row in report["times"] if row["section"] == "main"
-    }
-    expected = {(name, way) for name in KERAS_LRN | TF_NN | {FLOOR} for way in DIRECTIONS}
-    assert expected <= timed
-    assert not any(contestant.startswith("torch") for contestant, _ in timed)
-
-
-def test_ratios_are_those_of_the_times(quick):
-    _, report, _ = quick
-    rows = [row for row in report["times"] if row["section"] == "size"]
     # With one round, a median is the time itself.
-    times = {
-        (row["contestant"], row["size"], row["direction"]): row["milliseconds"]["median"]
-        for row in rows
-    }
-    compared = 0
-    for row in rows:
-        size, direction = row["size"], row["direction"]
-        time = times[row["contestant"], size, direction]
-        floor = times[FLOOR, size, direction]
-        baseline = times[row["contestant"], 5, direction]
-        assert row["times_the_floor"]["median"] == pytest.approx(time / floor)
-        assert row["times_the_baseline_per_element"]["median"] == pytest.approx(time / baseline)
-        if row["contestant"] in KERAS_LRN and size == 5:
-            rival = "tf.nn " + row["contestant"].removeprefix("keras_lrn ").partition(",")[0]
-            ratio = times[rival, size, direction] / time
-            assert row["faster_than_tf_nn"]["median"] == pytest.approx(ratio)
-            compared += 1
-    assert compared == 8
-
-
-def test_contestants_that_cannot_take_part_are_named(quick):
-    table, report, _ = quick
-    refused = {(entry["contestant"], entry["size"]) for entry in report["refused"]}
-    assert refused == {("tf.nn graph", 4), ("tf.nn jit_compile", 4)}
-    assert "left out: tf.nn graph (float32, size 4, beta 0.75): NotImplementedError" in table
+    rows = {(row["contestant"], row["direction"]): row for row in report["main"]}
+    assert set(rows) == {(name, way) for name in OURS | OTHERS for way in DIRECTIONS}
+    for (name, direction), row in rows.items():
+        rival = next(way for way in ("graph", "eager", "inside XLA") if f", {way}" in name)
+        taken = row["ms"]["median"]
+        tf_nn, floor = (
+            rows[other, direction]["ms"]["median"] for other in (f"tf.nn, {rival}", "x + 1, graph")
+        )
+        assert row["faster than tf.nn"]["median"] == pytest.approx(tf_nn / taken)
+        assert row["times the floor"]["median"] == pytest.approx(taken / floor)
 
 
 def test_tables_and_plot_are_written(quick):
     table, _, plot = quick
-    lines = table.splitlines()
-    header = next(line for line in lines if line.startswith("| contestant"))
-    cells = [cell.strip() for cell in header.strip("|").split("|")]
-    assert cells == ["contestant", "ms", "faster than tf.nn", "times the floor"]
-    for name in KERAS_LRN | TF_NN | {FLOOR}:
-        assert any(line.startswith(f"| {name} ") for line in lines)
+    for name in OURS | OTHERS:
+        assert any(line.startswith(f"| {name} ") for line in table.splitlines())
     assert plot.startswith(b"\x89PNG")
 
 
-def test_training_compares_the_same_network_with_three_normalizations(quick):
+def test_training_compares_the_same_network_with_other_normalizations(quick):
     _, report, _ = quick
-    assert [row["normalization"] for row in report["training"]] == ["keras_lrn", "tf.nn", "none"]
-    assert all(row["milliseconds"]["median"] > 0 for row in report["training"])
+    names = [
+        "keras_lrn",
+        "keras_lrn, training=False",
+        "tf.nn",
+        "none",
+        "keras_lrn, jit_compile=True",
+    ]
+    assert [row["normalization"] for row in report["training"]] == 2 * names
+    assert [row["a step of"] for row in report["training"]] == 5 * ["fit"] + 5 * ["predict"]
+    assert all(row["ms"]["median"] > 0 for row in report["training"])
 
 
 def test_networks_differ_in_their_normalization_only(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
-    from contestants import any_image_size, with_normalization
+    from contestants import two_layers, with_normalization
 
-    model = any_image_size()
+    network = two_layers()
     images = np.random.default_rng(0).standard_normal((2, 11, 13, 3), np.float32)
-    ours, tf_nn, none = (
-        with_normalization(model, name)(images).numpy() for name in ("keras_lrn", "tf.nn", "none")
-    )
-    np.testing.assert_allclose(ours, model(images).numpy(), rtol=1e-6)
+    models = {
+        name: with_normalization(network, name)
+        for name in ("keras_lrn", "keras_lrn, training=False", "tf.nn", "none")
+    }
+    ours, not_keeping, tf_nn, none = (model(images).numpy() for model in models.values())
+    np.testing.assert_allclose(ours, network(images).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(not_keeping, ours, rtol=1e-6)
     np.testing.assert_allclose(tf_nn, ours, rtol=1e-5)
     assert np.max(np.abs(none - ours)) > 1e-3
-    replaced = with_normalization(model, "tf.nn").layers
-    assert [type(layer).__name__ for layer in replaced].count("Lambda") == 2
+    assert models["keras_lrn"].layers[1].training is True
+    assert models["keras_lrn, training=False"].layers[1].training is False
+    assert [type(layer).__name__ for layer in models["tf.nn"].layers].count("Lambda") == 2
 
 
 def test_a_wrong_gradient_is_reported_and_not_timed(tmp_path):
     report = tmp_path / "report.json"
-    options = ("--quick", "--repeats", 1, "--leave-out", "torch", "--only", "main")
-    done = run("-c", WRONG_GRADIENT, BENCHMARKS, *options, "--json", report)
-    assert done.returncode == 1, done.stderr
-    assert "WRONG: keras_lrn graph, keeping" in done.stdout
+    options = ("--quick", "--repeats", 1, "--only", "main", "--json", report)
+    done = run("-c", WRONG_GRADIENT, BENCHMARKS, *options)
+    assert done.returncode == 1
+    assert "keras_lrn, eager, forward + backward: relative error" in done.stderr
     report = json.loads(report.read_text())
-    assert {(entry["contestant"], entry["direction"]) for entry in report["wrong"]} == {
-        (name, "forward + backward") for name in KERAS_LRN
-    }
-    timed = {(row["contestant"], row["direction"]) for row in report["times"]}
-    assert {(name, "forward") for name in KERAS_LRN} <= timed
-    assert not {(name, "forward + backward") for name in KERAS_LRN} & timed
-    assert {(name, "forward + backward") for name in TF_NN} <= timed
+    assert {wrong.partition(", forward")[0] for wrong in report["wrong"]} == OURS
+    timed = {(row["contestant"], row["direction"]) for row in report["main"]}
+    assert {(name, "forward") for name in OURS} <= timed
+    assert not {(name, "forward + backward") for name in OURS} & timed
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no getrusage")
 def test_memory_counts_what_is_held_beyond_inputs_and_outputs():
-    arguments = {"contestant": "tf.nn graph", "shape": [32, 56, 56, 64]}
-    done = run(BENCHMARKS / "fresh_process.py", "peak_memory", json.dumps(arguments))
-    assert done.returncode == 0, done.stderr
-    memory = json.loads(done.stdout.splitlines()[-1])
-    tensor = memory["tensor_bytes"]
-    assert tensor == 4 * 32 * 56 * 56 * 64
+    memory = called("peak_memory", contestant="tf.nn, graph", shape=[32, 56, 56, 64])
     # TensorFlow's op needs nothing but its input and output for its gradient.
-    assert abs(memory["peak_beyond_bytes"]) < tensor / 2
-    assert abs(memory["kept_per_layer_bytes"]) < tensor / 2
+    assert abs(memory["peak_beyond"]) < 0.5
+    assert abs(memory["kept_per_layer"]) < 0.5
 
 
-def test_a_run_over_changing_image_sizes_is_timed(monkeypatch):
+def test_a_search_over_alpha_adds_next_to_nothing():
+    of = called("many_alphas", way="eager", shape=[8, 32, 32, 64], count=300)
+    assert of["growth"] < 50
+
+
+@pytest.mark.parametrize("how", ["fit", "tf.function", "eager"])
+def test_runs_over_image_sizes_and_first_steps_are_timed(monkeypatch, how):
     monkeypatch.syspath_prepend(BENCHMARKS)
-    from fresh_process import changing_image_sizes
+    from fresh_process import first_step, image_sizes
 
-    for how in ("fit", "tf.function"):
-        assert changing_image_sizes("keras_lrn", how, image_sizes=[12, 13], batch=2)["seconds"] > 0
+    assert image_sizes("keras_lrn", how, sizes=[12, 13], batch=2)["seconds"] > 0
+    assert first_step("keras_lrn", how, image_size=12, batch=2)["seconds"] > 0
