@@ -22,7 +22,7 @@ PUBLIC = [
 
 def docstrings():
     """The docstrings of the modules, and of the public functions, classes and methods in them."""
-    for found in pkgutil.iter_modules(keras_lrn.__path__, "keras_lrn."):
+    for found in pkgutil.walk_packages(keras_lrn.__path__, "keras_lrn."):
         if found.name == "keras_lrn.__main__":  # importing it runs the demo
             continue
         module = importlib.import_module(found.name)
