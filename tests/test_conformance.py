@@ -2,46 +2,30 @@
 
 import copy
 import json
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import NON_DEFAULT, assert_accurate, random_x_and_upstream, relative_error
+from cases import (
+    NON_DEFAULT,
+    TRAININGS,
+    assert_accurate,
+    assert_all_accurate,
+    oracle,
+    random_x_and_upstream,
+    relative_error,
+    run_python,
+    value_and_gradient,
+)
 from keras.src import testing
 
-import keras_lrn
 from keras_lrn import LocalResponseNormalization, reference
 
 FORMULA = {"size": 4, "alpha": 0.7, "beta": 0.6, "bias": 1.5}
 SHAPE = (2, 3, 5, 4)
-
-
-def output_and_gradient(function, x, upstream):
-    x = tf.constant(x)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
-    return y.numpy(), tape.gradient(y, x, tf.cast(upstream, y.dtype)).numpy()
-
-
-def run_python(source, *arguments):
-    """Runs Python code in a process of its own, which finds the package where this one does."""
-    package = str(Path(keras_lrn.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
-    finished = subprocess.run(
-        [sys.executable, "-c", source, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
+in_every_training = pytest.mark.parametrize("training", TRAININGS)
 
 
 # Copies of a model
@@ -65,7 +49,7 @@ def test_a_copy_of_a_model_has_the_same_outputs_and_gradients(duplicate):
     assert twin.layers[0].get_config() == layer.get_config()
     x, upstream = random_x_and_upstream(SHAPE, "float32")
     for actual, expected in zip(
-        output_and_gradient(twin, x, upstream), output_and_gradient(model, x, upstream), strict=True
+        value_and_gradient(twin, x, upstream), value_and_gradient(model, x, upstream), strict=True
     ):
         np.testing.assert_array_equal(actual, expected)
 
@@ -126,8 +110,10 @@ def reloaded(tmp_path_factory):
     (folder / "layer.json").write_text(json.dumps(layer.get_config()))
     x, upstream = random_x_and_upstream(SHAPE, "float32")
     np.savez(folder / "given.npz", x=x, upstream=upstream)
-    said = json.loads(run_python(RELOAD, folder).splitlines()[-1])
-    y, dx = output_and_gradient(model, x, upstream)
+    finished = run_python("-c", RELOAD, folder)
+    assert finished.returncode == 0, finished.stderr
+    said = json.loads(finished.stdout.splitlines()[-1])
+    y, dx = value_and_gradient(model, x, upstream)
     return {
         **said,
         "config": layer.get_config(),
@@ -146,11 +132,10 @@ def test_a_fresh_process_reloads_the_same_layer(name, reloaded):
 
 def test_the_saved_layer_is_not_the_identity(reloaded):
     x, upstream = random_x_and_upstream(SHAPE, "float32")
-    arguments = {**FORMULA, "axis": -2}
-    expected = reference.local_response_normalization(x, **arguments)
-    assert_accurate(reloaded["y"], expected, "float16")
-    expected = reference.gradient(x, upstream.astype("float16"), lda_coeff=-2.5, **arguments)
-    assert_accurate(reloaded["dx"], expected, "float32")
+    arguments = {**FORMULA, "axis": -2, "lda_coeff": -2.5}
+    y, dx = oracle(x, upstream.astype("float16"), **arguments)
+    assert_accurate(reloaded["y"], y, "float16")
+    assert_accurate(reloaded["dx"], dx, "float32")
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
@@ -185,11 +170,12 @@ def test_an_exported_model_keeps_its_gradient_without_the_package(tmp_path):
     model.export(tmp_path / "served", verbose=False)
     x, upstream = random_x_and_upstream(SHAPE, "float32")
     np.savez(tmp_path / "given.npz", x=x, upstream=upstream)
-    run_python(SERVE, tmp_path)
+    finished = run_python("-c", SERVE, tmp_path)
+    assert finished.returncode == 0, finished.stderr
     served = np.load(tmp_path / "served.npz")
-    y, dx = output_and_gradient(model, x, upstream)
-    assert_accurate(served["y"], y, "float32")
-    assert_accurate(served["dx"], dx, "float32")
+    arguments = {**FORMULA, "size": 5, "lda_coeff": -2.5}
+    expected = oracle(x, upstream, **arguments)
+    assert_all_accurate((served["y"], served["dx"]), expected, "float32")
 
 
 # Models made of models
@@ -427,24 +413,19 @@ def assert_same_weights(model, expected):
 # TensorFlow
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 def test_xla_computes_the_outputs_and_gradients_of_a_model(training):
     model = keras.Sequential([keras.Input(SHAPE[1:]), LocalResponseNormalization(**FORMULA)])
 
     @tf.function(jit_compile=True)
     def run(x, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = model(x, training=training)
-        return y, tape.gradient(y, x, upstream)
+        return value_and_gradient(model, x, upstream, training=training)
 
     x, upstream = random_x_and_upstream(SHAPE, "float32")
-    y, dx = run(x, upstream)
-    assert_accurate(y, reference.local_response_normalization(x, **FORMULA), "float32")
-    assert_accurate(dx, reference.gradient(x, upstream, **FORMULA), "float32")
+    assert_all_accurate(run(x, upstream), oracle(x, upstream, **FORMULA), "float32")
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 @pytest.mark.parametrize(("inner", "outer"), [(1, 2), (-1, -1)])
 def test_vectorized_map_applies_the_layer_to_every_element(inner, outer, training):
     layer = LocalResponseNormalization(**FORMULA, axis=inner)
@@ -454,7 +435,7 @@ def test_vectorized_map_applies_the_layer_to_every_element(inner, outer, trainin
     assert_accurate(y, expected, "float32")
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 @pytest.mark.parametrize("graph", [True, False])
 def test_the_jacobian_of_the_layer_is_that_of_the_oracle(graph, training):
     layer = LocalResponseNormalization(**FORMULA, lda_coeff=-2.5, dtype="float64")
@@ -472,7 +453,7 @@ def test_the_jacobian_of_the_layer_is_that_of_the_oracle(graph, training):
     assert_accurate(actual, np.reshape(expected, x.shape * 2), "float64")
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 def test_forward_mode_through_the_layer_is_the_adjoint_of_the_gradient(training):
     layer = LocalResponseNormalization(**FORMULA, dtype="float64")
     x, direction = random_x_and_upstream(SHAPE)

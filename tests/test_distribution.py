@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import imported
-
-import keras_lrn
+from cases import imported, python_environment
 
 EXAMPLE = Path(__file__).parent.parent / "notebooks" / "train_on_two_workers.py"
 EPOCHS = 4
@@ -81,14 +79,13 @@ def single(example):
 @pytest.fixture
 def start():
     """Starts Python in a group of processes of which nothing is left behind."""
-    path = os.pathsep.join([str(Path(keras_lrn.__file__).parents[1]), *sys.path])
     started = []
 
     def start(*arguments, **environment):
         process = subprocess.Popen(
             [sys.executable, *map(str, arguments)],
             # Two processes cannot share a GPU.
-            env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1"} | environment,
+            env=python_environment(CUDA_VISIBLE_DEVICES="-1", **environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

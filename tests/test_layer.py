@@ -9,23 +9,24 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import DTYPES, NON_DEFAULT, assert_accurate, random_x_and_upstream
+from cases import (
+    DTYPES,
+    NON_DEFAULT,
+    TRAININGS,
+    assert_accurate,
+    assert_all_accurate,
+    oracle,
+    random_x_and_upstream,
+    traced_ops,
+    value_and_gradient,
+)
 
-from keras_lrn import LRN, LocalResponseNormalization, reference
+from keras_lrn import LRN, LocalResponseNormalization
+from keras_lrn.backend.tensorflow import ways
+from keras_lrn.reference import local_response_normalization as exact
 
 FORMULA = {"size": 4, "alpha": 0.7, "beta": 0.6, "bias": 1.5, "axis": -1}
-
-
-def output_and_gradient(layer, x, upstream, training=None):
-    x = tf.constant(x)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = layer(x, training=training)
-    return y.numpy(), tape.gradient(y, x, tf.cast(upstream, y.dtype)).numpy()
-
-
-def oracle(x, size, **arguments):
-    return reference.local_response_normalization(x, size, **arguments)
+in_every_training = pytest.mark.parametrize("training", TRAININGS)
 
 
 def traced(layer, spec, training=None):
@@ -229,13 +230,13 @@ def test_a_dense_input_that_keras_calls_sparse_is_taken(factor):
     inputs = keras.Input((3, 5))
     model = keras.Model(inputs, LocalResponseNormalization(**FORMULA)(factor * inputs))
     x, _ = random_x_and_upstream((2, 3, 5), "float32")
-    assert_accurate(model(x), oracle(factor * x, **FORMULA), "float32")
+    assert_accurate(model(x), exact(factor * x, **FORMULA), "float32")
 
 
 def test_a_model_of_dense_inputs_makes_a_sparse_one_dense():
     layer = LocalResponseNormalization(2, alpha=0.5)
     model = keras.Sequential([keras.Input((3,)), layer])
-    expected = oracle(tf.sparse.to_dense(SPARSE), 2, alpha=0.5)
+    expected = exact(tf.sparse.to_dense(SPARSE), 2, alpha=0.5)
     assert_accurate(model.predict(SPARSE, verbose=0), expected, "float32")
 
 
@@ -243,7 +244,7 @@ def test_a_model_takes_images_of_integers():
     layer = LocalResponseNormalization(**FORMULA)
     model = keras.Sequential([keras.Input((3, 4, 5)), layer])
     images = np.random.default_rng(0).integers(256, size=(2, 3, 4, 5), dtype=np.uint8)
-    assert_accurate(model.predict(images, verbose=0), oracle(images, **FORMULA), "float32")
+    assert_accurate(model.predict(images, verbose=0), exact(images, **FORMULA), "float32")
 
 
 @pytest.mark.parametrize("several", [list, lambda pair: dict(enumerate(pair))])
@@ -274,7 +275,7 @@ def test_size_zero_warns_at_build_and_divides_by_a_constant():
     layer = LocalResponseNormalization(bias=2.5, beta=0.6, lda_coeff=-2, name="norm")
     with pytest.warns(UserWarning, match='LocalResponseNormalization "norm" has size=0.*`size`'):
         layer.build(x.shape)
-    y, dx = output_and_gradient(layer, x, upstream)
+    y, dx = value_and_gradient(layer, x, upstream)
     assert_accurate(y, x * 2.5**-0.6, "float32")
     assert_accurate(dx, -2 * upstream * 2.5**-0.6, "float32")
 
@@ -282,7 +283,7 @@ def test_size_zero_warns_at_build_and_divides_by_a_constant():
 # The name of the output
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 @pytest.mark.parametrize("batch", [2, None])
 # The last five are names of operations that the layer itself may use.
 @pytest.mark.parametrize(
@@ -364,7 +365,7 @@ def test_numpy_arguments_can_be_written_as_json():
 def test_the_axis_stays_as_it_was_given(axis):
     layer = LocalResponseNormalization(3, axis=axis, alpha=0.5)
     x, _ = random_x_and_upstream((2, 5, 3, 4), "float32")
-    assert_accurate(layer(x), oracle(x, 3, axis=1, alpha=0.5), "float32")
+    assert_accurate(layer(x), exact(x, 3, axis=1, alpha=0.5), "float32")
     assert layer.axis == layer.get_config()["axis"] == axis
 
 
@@ -403,35 +404,35 @@ def test_only_the_result_is_rounded(policy, dtype, restore):
     if restore:
         layer = LocalResponseNormalization.from_config(layer.get_config())
     x, _ = random_x_and_upstream((30, 50, 7), dtype)
-    assert_accurate(layer(x), oracle(x, **FORMULA), layer.compute_dtype)
+    assert_accurate(layer(x), exact(x, **FORMULA), layer.compute_dtype)
 
 
 def test_an_input_of_float64_is_not_rounded_before_it_is_squared():
     # In float32 both squares would be infinite; the exponent brings them back.
     x = np.array([[1e30, -3e30]])
     layer = LocalResponseNormalization(2, alpha=2.0, beta=0.5, dtype="float32")
-    assert_accurate(layer(x), oracle(x, 2, alpha=2.0, beta=0.5), "float32")
+    assert_accurate(layer(x), exact(x, 2, alpha=2.0, beta=0.5), "float32")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_16_bit_input_of_a_float32_layer_is_only_widened(dtype):
     x = tf.cast(random_x_and_upstream((3, 5, 7))[0], dtype)
     y = LocalResponseNormalization(**FORMULA, dtype="float32")(x)
-    assert_accurate(y, oracle(tf.cast(x, tf.float64), **FORMULA), "float32")
+    assert_accurate(y, exact(tf.cast(x, tf.float64), **FORMULA), "float32")
 
 
 def test_mixed_precision_squares_what_overflows_float16():
     x = tf.constant([[300.0, -200.0, 400.0]], tf.float16)
     y = LocalResponseNormalization(3, alpha=3.0, beta=0.5, dtype="mixed_float16")(x)
-    assert_accurate(y, oracle(x, 3, alpha=3.0, beta=0.5), "float16")
+    assert_accurate(y, exact(x, 3, alpha=3.0, beta=0.5), "float16")
 
 
 def test_the_derivative_has_the_dtype_of_the_input_and_its_accuracy():
     x, upstream = random_x_and_upstream((3, 5, 7), "float32")
     upstream = upstream.astype("float16")
     layer = LocalResponseNormalization(**FORMULA, dtype="mixed_float16")
-    _, dx = output_and_gradient(layer, x, upstream)
-    assert_accurate(dx, reference.gradient(x, upstream, **FORMULA), "float32")
+    _, dx = value_and_gradient(layer, x, upstream)
+    assert_accurate(dx, oracle(x, upstream, **FORMULA)[1], "float32")
 
 
 def test_the_layer_follows_the_global_dtype_policy():
@@ -448,89 +449,124 @@ def test_the_layer_follows_the_global_dtype_policy():
 
 
 @pytest.fixture
-def keeping_modes(monkeypatch):
-    """The keeping mode of every run of the operation, in order."""
-    modes = []
-    run = LocalResponseNormalization.call.__globals__["ops"].local_response_normalization
+def asked(monkeypatch):
+    """What the choice of a way is told of the layer's `training` and of the call's, in order."""
+    trainings = []
+    choose = ways.choose
 
-    def recorded(*inputs, training, **arguments):
-        modes.append(training)
-        return run(*inputs, training=training, **arguments)
+    def recorded(x, equations, formula, training, name):
+        trainings.append((formula.training, training))
+        return choose(x, equations, formula, training, name)
 
-    monkeypatch.setattr("keras_lrn.ops.local_response_normalization", recorded)
-    return modes
+    monkeypatch.setattr(ways, "choose", recorded)
+    return trainings
 
 
-@pytest.mark.parametrize(
-    ("own", "at_call", "keeps"),
-    [
-        (True, True, True),
-        (True, False, False),
-        (True, None, False),
-        (False, True, False),
-        (False, False, False),
-        (False, None, False),
-    ],
-)
-def test_intermediate_results_are_kept_only_where_both_allow_it(own, at_call, keeps, keeping_modes):
+@in_every_training
+@pytest.mark.parametrize("own", [True, False])
+def test_the_choice_of_a_way_is_told_both_trainings_unchanged(own, training, asked):
     layer = LocalResponseNormalization(3, training=own)
-    layer(tf.ones((2, 5)), training=at_call)
-    assert keeping_modes == [keeps]
+    layer(tf.ones((2, 5)), training=training)
+    assert asked == [(own, training)]
+    assert asked[0][1] is training
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_fit_trains_and_predict_infers_and_neither_changes_the_layer(own, keeping_modes):
+def test_a_call_that_says_nothing_of_training_is_told_as_that(own, asked):
+    layer = LocalResponseNormalization(3, training=own)
+    model = keras.Sequential([keras.Input((5,)), layer])
+    for call in (layer, model):
+        call(tf.ones((2, 5)))
+    assert asked == [(own, None)] * 2
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_fit_trains_and_predict_infers_and_neither_changes_the_layer(own, asked):
     layer = LocalResponseNormalization(3, training=own)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(7), layer])
     model.compile("sgd", "mse")
     x, y = np.ones((4, 5), "float32"), np.zeros((4, 7), "float32")
-    for run, keeps in (
-        (lambda: model.fit(x, y, verbose=0), own),
-        (lambda: model.evaluate(x, y, verbose=0), False),
-        (lambda: model.predict(x, verbose=0), False),
+    for run, at_call in (
+        (lambda: model.fit(x, y, verbose=0), {True}),
+        (lambda: model.fit(x, y, validation_data=(x, y), verbose=0), {True, False}),
+        (lambda: model.evaluate(x, y, verbose=0), {False}),
+        (lambda: model.predict(x, verbose=0), {False}),
     ):
-        keeping_modes.clear()
+        model.make_train_function(force=True)
+        model.make_test_function(force=True)
+        asked.clear()
         run()
-        assert set(keeping_modes) == {keeps}
+        assert set(asked) == {(own, training) for training in at_call}
         assert layer.training is own
+
+
+@in_every_training
+def test_the_own_training_of_a_layer_does_not_change_how_it_runs(training):
+    for shape in ((None, 3, 4, 5), (None, None, None, 5)):
+        for jit_compile in ("auto", True, False):
+            ops = []
+            for own in (True, False):
+                layer = LocalResponseNormalization(3, training=own, jit_compile=jit_compile)
+                layer.build(shape)
+                ops.append(
+                    traced_ops(
+                        lambda x, layer=layer: value_and_gradient(layer, x, x, training=training),
+                        shape,
+                    )
+                )
+            # What is not kept is computed again, in the same way.
+            assert ops[0]["XLA"] == ops[1]["XLA"]
+            assert ops[0]["LRN"] == ops[1]["LRN"]
 
 
 @pytest.mark.parametrize("size", [3, 4])
 def test_outputs_and_gradients_agree_in_every_mode(size):
     arguments = {**FORMULA, "size": size, "lda_coeff": 1.5}
     x, upstream = random_x_and_upstream((2, 3, 5, 11), "float32")
-    expected = reference.gradient(x, upstream, **arguments)
+    expected = oracle(x, upstream, **arguments)
     for own in (True, False):
         layer = LocalResponseNormalization(**arguments, training=own)
-        for at_call in (True, False, None):
-            y, dx = output_and_gradient(layer, x, upstream, at_call)
-            assert_accurate(y, oracle(x, **{**FORMULA, "size": size}), "float32")
-            assert_accurate(dx, expected, "float32")
+        for at_call in TRAININGS:
+            actual = value_and_gradient(layer, x, upstream, training=at_call)
+            assert_all_accurate(actual, expected, "float32")
 
 
 @pytest.mark.parametrize(
-    ("jit_compile", "training", "nested"), [(True, None, True), (False, True, False)]
+    ("jit_compile", "training", "known", "compiled"),
+    [
+        ("auto", True, True, True),
+        ("auto", False, True, False),
+        (True, True, True, True),
+        (True, True, False, True),
+        (True, False, True, True),
+        (True, False, False, False),
+        (True, None, True, False),
+        (True, None, False, False),
+        (False, True, True, False),
+        (False, False, True, False),
+    ],
 )
-def test_jit_compile_forces_or_forbids_a_compiled_function(jit_compile, training, nested):
+def test_jit_compile_forces_or_forbids_a_compiled_function(jit_compile, training, known, compiled):
     layer = LocalResponseNormalization(3, jit_compile=jit_compile)
-    graph = traced(layer, tf.TensorSpec((None, 3, 4, 5)), training)
-    calls = [op for op in graph.get_operations() if op.type.endswith("PartitionedCall")]
-    assert bool(calls) is nested
+    shape = (None, 3, 4, 5) if known else (None, None, None, 5)
+    layer.build(shape)
+    ops = traced_ops(lambda x: layer(x, training=training), shape)
+    assert ops["XLA"] == compiled
 
 
 # lda_coeff
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 @pytest.mark.parametrize("lda_coeff", [0, -1.5, 3])
 def test_lda_coeff_multiplies_the_derivative_and_never_the_output(lda_coeff, training):
     x, upstream = random_x_and_upstream((2, 3, 5, 11), "float32")
     plain = LocalResponseNormalization(**FORMULA)
     scaled = LocalResponseNormalization(**FORMULA, lda_coeff=lda_coeff)
-    y, dx = output_and_gradient(plain, x, upstream, training)
-    scaled_y, scaled_dx = output_and_gradient(scaled, x, upstream, training)
+    y, dx = value_and_gradient(plain, x, upstream, training=training)
+    scaled_y, scaled_dx = value_and_gradient(scaled, x, upstream, training=training)
     np.testing.assert_array_equal(scaled_y, y)
-    gradient = reference.gradient(x, upstream, **FORMULA)
+    _, gradient = oracle(x, upstream, **FORMULA)
     assert_accurate(dx, gradient, "float32")
     assert_accurate(scaled_dx, lda_coeff * gradient, "float32")
 
@@ -558,26 +594,21 @@ def test_the_output_has_the_shape_of_the_input(shape, axis):
     assert output.shape.as_list() == list(shape)
 
 
-@pytest.mark.parametrize("training", [None, True])
+@in_every_training
 @pytest.mark.parametrize("axis", [1, -1])
 def test_one_model_takes_images_of_any_size_and_any_number_of_channels(axis, training):
-    layer = LocalResponseNormalization(**{**FORMULA, "axis": axis})
+    arguments = {**FORMULA, "axis": axis}
     inputs = keras.Input((None, None, None))
-    model = keras.Model(inputs, layer(inputs))
+    model = keras.Model(inputs, LocalResponseNormalization(**arguments)(inputs))
 
     @tf.function(input_signature=[tf.TensorSpec([None] * 4)] * 2)
     def run(x, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = model(x, training=training)
-        return y, tape.gradient(y, x, upstream)
+        return value_and_gradient(model, x, upstream, training=training)
 
     for shape in ((2, 3, 5, 4), (3, 1, 2, 7), (0, 3, 5, 4), (1, 6, 4, 2)):
         x, upstream = random_x_and_upstream(shape, "float32")
-        y, dx = run(x, upstream)
-        arguments = {**FORMULA, "axis": axis}
-        assert_accurate(y, oracle(x, **arguments), "float32")
-        assert_accurate(dx, reference.gradient(x, upstream, **arguments), "float32")
+        expected = oracle(x, upstream, **arguments)
+        assert_all_accurate(run(x, upstream), expected, "float32")
 
 
 @pytest.mark.parametrize("source", ["Embedding", "Masking"])

@@ -1,29 +1,17 @@
 """What importing the package gives, on TensorFlow and on any other backend."""
 
 import importlib.resources
-import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from cases import run_python
 
 import keras_lrn
 
 ROOT = Path(keras_lrn.__file__).parent.parent
-
-
-def run_python(source, **environment):
-    """Runs Python code in a process of its own, which finds the package where this one does."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-c", source],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-    )
 
 
 def test_the_public_names_are_three():
@@ -66,7 +54,7 @@ assert "tensorflow" not in sys.modules
 
 @pytest.mark.parametrize("backend", ["torch", "jax", "numpy", "openvino"])
 def test_another_backend_is_one_error_that_says_what_to_set(backend):
-    finished = run_python(IMPORT_ON_ANOTHER_BACKEND.format(backend=backend))
+    finished = run_python("-c", IMPORT_ON_ANOTHER_BACKEND.format(backend=backend))
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == (
         "keras_lrn needs Keras on its TensorFlow backend. Set the environment variable "
@@ -90,7 +78,7 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 
 
 def test_the_import_asks_for_nothing_but_keras_numpy_and_tensorflow():
-    finished = run_python(IMPORT)
+    finished = run_python("-c", IMPORT)
     assert finished.returncode == 0, finished.stderr
     imported = set(finished.stdout.split()) - set(sys.stdlib_module_names)
     assert imported <= {"keras_lrn", "keras", "numpy", "tensorflow"}
