@@ -1,6 +1,5 @@
 """The modes that a call is tried in, samples of all choices, and derivatives of the oracle."""
 
-import collections
 import itertools
 import random
 
@@ -77,10 +76,3 @@ def _quotient(function, x, direction, step=1e-3):
     x, step_along = np.asarray(x, np.float64), step * np.asarray(direction, np.float64)
     near, far = (function(x + k * step_along) - function(x - k * step_along) for k in (1, 2))
     return (8 * near - far) / (12 * step)
-
-
-def ops_of(concrete):
-    """Counts the ops of a traced function by type, those of inner functions included."""
-    graph = concrete.graph.as_graph_def()
-    inner = itertools.chain.from_iterable(f.node_def for f in graph.library.function)
-    return collections.Counter(node.op for node in (*graph.node, *inner))
