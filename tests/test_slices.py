@@ -92,10 +92,9 @@ def gradient(normalize, look_up):
 
 
 # In float32 and less the forward pass of an inference graph is TensorFlow's own op.
-@pytest.mark.parametrize("size", [5, 4])
 @pytest.mark.parametrize(
-    ("mode", "training", "jit_compile", "dtype"),
-    dealt(WAYS, ["bfloat16", "float16", "float32"]),
+    ("mode", "training", "jit_compile", "dtype", "size"),
+    dealt(WAYS, ("bfloat16", "float16", "float32"), (5, 4)),
 )
 def test_gradients_of_looked_up_rows_keep_the_dtype(mode, training, jit_compile, dtype, size):
     def look_up(y):
