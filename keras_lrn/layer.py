@@ -151,6 +151,8 @@ class LocalResponseNormalization(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Any, training: Bool | None = None) -> "tf.Tensor":
+        if isinstance(inputs, (list, tuple, dict)):
+            raise ValueError(f"{self._caller()} expects one input tensor. Received: {inputs!r}")
         formula = arguments.checked(
             self.size,
             alpha=self.alpha,

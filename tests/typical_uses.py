@@ -1,11 +1,11 @@
 """Uses that the specification allows, for a type checker to read: it is not run."""
 
 from fractions import Fraction
+from typing import assert_type
 
 import keras
 import numpy as np
 import tensorflow as tf
-from typing_extensions import assert_type
 
 from keras_lrn import LRN, LocalResponseNormalization, interop, local_response_normalization
 

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_lrn.backend.tensorflow.tensors import shape_of, wide, wide_dtype
-from keras_lrn.formulas import Equations
+from keras_lrn.formulas import NUMBERS, Equations
 
 # One of the four kernels below, or a function made of it.
 Kernel = Callable[..., tf.Tensor]
@@ -25,7 +25,7 @@ PROGRAMS = 128
 BLOCK_ELEMENTS = 2**18
 
 
-# The three numbers come to a kernel as rows, as long as the last axis of `x`, and as scalars. XLA's
+# The numbers come to a kernel as rows, as long as the last axis of `x`, and as scalars. XLA's
 # loops are as fast with a row as with a constant; with a scalar the backward pass takes 1.6 times
 # the time. Only a loop over padded channels, where a row does not fit, has a scalar.
 
@@ -68,7 +68,7 @@ def run(kernel: Kernel, x: tf.Tensor, equations: Equations, *tensors: tf.Tensor)
     views = [tf.reshape(*pair) for pair in zip(tensors, lengths, strict=True)]
     widths = tuple(shape_of(tensor)[axis] for tensor in tensors)
     program = _program(kernel, _of_views(equations), x.dtype, views[0].shape.rank, widths)
-    numbers = tf.broadcast_to(_numbers(equations, x.dtype), [3, _lengths(x, axis)[-1]])
+    numbers = tf.broadcast_to(_numbers(equations, x.dtype), [len(NUMBERS), _lengths(x, axis)[-1]])
     return _with_shape_of(x, program(numbers, *views))
 
 
@@ -88,13 +88,12 @@ def run_in_blocks(
 
 
 def _of_views(equations: Equations) -> Equations:
-    """What a program depends on: the equations along axis 1, without their three numbers."""
-    return dataclasses.replace(equations, weight=None, bias=None, lda_coeff=None, axis=1)
+    """What a program depends on: the equations along axis 1, without their numbers."""
+    return dataclasses.replace(equations, axis=1, **dict.fromkeys(NUMBERS))
 
 
 def _numbers(equations: Equations, dtype: tf.DType) -> tf.Tensor:
-    numbers = [[equations.weight], [equations.bias], [equations.lda_coeff]]
-    return tf.constant(numbers, wide_dtype(dtype))
+    return tf.constant([[getattr(equations, name)] for name in NUMBERS], wide_dtype(dtype))
 
 
 @functools.lru_cache(PROGRAMS)
@@ -105,15 +104,15 @@ def _program(
     rank: int,
     widths: tuple[int | None, ...],
 ) -> Kernel:
-    """One compiled function of the three numbers and of tensors with so many channels each."""
+    """One compiled function of the numbers and of tensors with so many channels each."""
     views = [tf.TensorSpec([None, width, None][:rank], dtype) for width in widths]
-    numbers = tf.TensorSpec([3, None], wide_dtype(dtype))
+    numbers = tf.TensorSpec([len(NUMBERS), None], wide_dtype(dtype))
 
     @tf.function(input_signature=[numbers, *views], jit_compile=True, autograph=False)
     def program(numbers, *tensors):
         rows, scalars = (
-            dataclasses.replace(equations, weight=weight, bias=bias, lda_coeff=lda_coeff)
-            for weight, bias, lda_coeff in (tf.unstack(numbers), tf.unstack(numbers[:, 0]))
+            dataclasses.replace(equations, **dict(zip(NUMBERS, tf.unstack(of), strict=True)))
+            for of in (numbers, numbers[:, 0])
         )
         return kernel(rows, scalars, *tensors)
 
@@ -124,16 +123,16 @@ def _program(
 
 @functools.lru_cache(PROGRAMS)
 def _loop(kernel: Kernel, equations: Equations, dtype: tf.DType, count: int) -> Kernel:
-    """A function of the three numbers and of so many [positions, channels], cut into blocks."""
+    """A function of the numbers and of so many [positions, channels], cut into blocks."""
     channels = equations.channels
     rows = max(1, BLOCK_ELEMENTS // max(channels, 1))
     program = _program(kernel, equations, dtype, 2, (channels,) * count)
     view = tf.TensorSpec([None, channels], dtype)
-    numbers = tf.TensorSpec([3, 1], wide_dtype(dtype))
+    numbers = tf.TensorSpec([len(NUMBERS), 1], wide_dtype(dtype))
 
     @tf.function(input_signature=[numbers, *[view] * count], autograph=False)
     def loop(numbers, *views):
-        numbers = tf.broadcast_to(numbers, [3, channels])
+        numbers = tf.broadcast_to(numbers, [len(NUMBERS), channels])
 
         def step(block, blocks):
             low = block * rows
