@@ -6,16 +6,17 @@ With `weight = alpha / size`, `before = floor((size - 1) / 2)`, `after = ceil((s
     mirror(c) = { i : c is in window(i) }
     S[c]  = bias + sum over window(c) of weight * X[i]^2
     Y[c]  = X[c] * S[c]^(-beta)
-    dX[c] = lda_coeff * ( dY[c] * S[c]^(-beta) - 2 * beta * outer * X[c]
-                          * sum over mirror(c) of dY[i] * S[i]^(-beta) * inner * X[i] / S[i] )
+    dX[c] = lda_coeff * ( dY[c] * S[c]^(-beta) - 2 * beta * X[c]
+                          * sum over mirror(c) of dY[i] * S[i]^(-beta) * weight * X[i] / S[i] )
 
-Here `inner = max(weight, 1)` and `outer = min(weight, 1)`, whose product is the weight: were all of
-it outside the sum, its terms would vanish for a large `alpha`; were it inside, for a small one.
+The weight stands inside the sums: outside it they would overflow or vanish with a large or small
+`alpha`. The terms of the second sum are summed `LARGER` times larger, for with a bias above 0 they
+may vanish and cannot overflow.
 
 What is computed in float32 cannot be right where `S` is outside 1.2e-38 to 3.4e38, nor the gradient
-where a term `dY * S^(-beta) * inner * X / S` of its sum that counts is outside. With
-`size=1, alpha=1, beta=1` and `dY=1` it is about `1 / X^3`: the gradient is right for `X=1e12`, and
-for `X=1e14` it lacks its sum. A `bias` below 1.2e-38 counts as 0.
+where such a term `LARGER * dY * S^(-beta) * weight * X / S` that counts is outside. With
+`size=1, alpha=1, beta=1` and `dY=1` it is about `1024 / X^3`: the gradient is right for `X=4e13`,
+and for `X=1e15` it lacks its sum. A `bias` below 1.2e-38 counts as 0.
 """
 
 import dataclasses
@@ -23,7 +24,8 @@ from collections.abc import Callable
 from typing import Any
 
 Tensor = Any
-NUMBERS = ("weight", "inner", "outer", "bias", "lda_coeff")
+NUMBERS = ("weight", "bias", "lda_coeff")
+LARGER = 2.0**10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Ops:
 class Equations:
     """The equations for tensors of float32 or float64 with so many channels along an axis.
 
-    `NUMBERS` names the fields that may be tensors of the backend too. `channels` is None where it is
+    `NUMBERS` names the fields that may be tensors of the backend. `channels` is None where it is
     known only when the equations run. Scales below `least`, which is None where `bias` rules them
     out, count as 0: there a whole window is zero, and so are output and gradient.
     """
@@ -54,8 +56,6 @@ class Equations:
     size: int
     beta: float
     weight: Any
-    inner: Any
-    outer: Any
     bias: Any
     lda_coeff: Any
     axis: int
@@ -75,8 +75,8 @@ class Equations:
         """`dX` for the derivative `upstream` (`dY`) of the output."""
         power, reciprocal = self.powers(scale)
         passed = _times(self.lda_coeff, upstream) * power
-        mirror_sum = self.mirror_sum(passed * (_times(self.inner, x) * reciprocal))
-        return passed - 2 * self.beta * self.outer * x * mirror_sum
+        mirror_sum = self.mirror_sum(passed * (LARGER * self.weight * x * reciprocal))
+        return passed - (2 * self.beta / LARGER) * x * mirror_sum
 
     def second_order(
         self, x: Tensor, scale: Tensor, upstream: Tensor, cotangent: Tensor

@@ -394,16 +394,11 @@ def export_litert(model, path, **options):
 LITERT = [name for name in LAYERS if LAYERS[name].dtype in ("float16", "float32")]
 
 
-# Keras exports to LiteRT what it calls with `training=False`, as it does to predict.
-COMPILED_TOO = pytest.mark.xfail(reason="LiteRT gets the compiled forward pass, taken apart")
-
-
 @pytest.mark.parametrize(
     ("name", "batch", "jit_compile"),
     [
         *((name, None, "auto") for name in LITERT),
-        *((name, None, True) for name in LITERT if name in COMPILED and name != "half"),
-        pytest.param("half", None, True, marks=COMPILED_TOO),  # it pads, which needs a Flex op
+        *((name, None, True) for name in LITERT if name in COMPILED),
         *(("even", 3, jit_compile) for jit_compile in ("auto", True)),
     ],
 )

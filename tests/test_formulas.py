@@ -153,15 +153,7 @@ def test_powers_are_accurate_for_scales_of_any_magnitude(beta, jit_compile):
     np.testing.assert_allclose(y, oracle(x, x, **arguments)[0], rtol=2e-6)
 
 
-@pytest.mark.parametrize(
-    "magnitude",
-    [
-        1e-13,
-        1e13,
-        # A term of a mirror sum is below the normal numbers of float32, and times `x` it matters.
-        pytest.param(1e14, marks=pytest.mark.xfail(reason="a term underflows")),
-    ],
-)
+@pytest.mark.parametrize("magnitude", [1e-13, 1e14])
 def test_the_gradient_survives_where_a_power_of_the_scale_would_not(magnitude):
     # S^-1.75 is beyond float32 at both ends, and the gradient is not.
     x, upstream = random_x_and_upstream((3, 13), "float32")

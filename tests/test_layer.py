@@ -131,8 +131,20 @@ def test_only_size_may_be_positional():
 
 
 def test_an_unknown_argument_is_refused():
-    with pytest.raises(ValueError, match=r"Unrecognized keyword arguments .*depth_radius"):
-        LocalResponseNormalization(3, depth_radius=2)
+    with pytest.raises(ValueError, match=r"Unrecognized keyword arguments .*epsilon"):
+        LocalResponseNormalization(3, epsilon=2)
+
+
+def test_an_argument_of_other_code_is_refused_with_the_name_that_it_has_here():
+    with pytest.raises(TypeError, match=r"^Expected `bias`, .*Received: k=2$"):
+        LocalResponseNormalization(3, k=2)
+
+
+def test_a_built_layer_takes_no_list_of_tensors():
+    layer = LocalResponseNormalization(3, name="norm")
+    layer(tf.ones((2, 7)))
+    with pytest.raises(ValueError, match=r'"norm" expects one input tensor\. Received: '):
+        layer([tf.ones((2, 7)), tf.ones((2, 7))])
 
 
 # Input

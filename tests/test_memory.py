@@ -102,8 +102,8 @@ def test_a_graph_gets_no_op_for_what_is_unrecorded():
     ("size", "jit_compile", "type_of_op", "waits"),
     [
         (4, False, "Rsqrt", [False, True]),  # plain ops twice
-        (4, True, "Pad", [False, True]),  # compiled twice
-        (5, "auto", "Pad", [True]),  # the LRN op, and compiled
+        (4, True, "PartitionedCall", [False, True]),  # compiled twice
+        (5, "auto", "PartitionedCall", [True]),  # the LRN op, and compiled
         (5, False, "Rsqrt", [True]),  # the LRN op, and plain ops
     ],
 )

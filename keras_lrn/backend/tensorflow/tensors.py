@@ -35,14 +35,11 @@ def equations(x: tf.Tensor, formula: Formula) -> Equations:
     """The equations along the channel axis of `x`, which are computed on `wide(x)`."""
     axis = formula.axis % x.shape.rank
     least = float(np.finfo(wide_dtype(x.dtype).as_numpy_dtype).tiny)
-    weight = formula.alpha / max(formula.size, 1)
     return Equations(
         ops=OPS,
         size=formula.size,
         beta=formula.beta,
-        weight=weight,
-        inner=max(weight, 1.0),
-        outer=min(weight, 1.0),
+        weight=formula.alpha / max(formula.size, 1),
         bias=formula.bias,
         lda_coeff=formula.lda_coeff,
         axis=axis,
