@@ -9,6 +9,7 @@ demo: .venv/installed
 test: .venv/installed
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
+	.venv/bin/mypy
 	.venv/bin/python -m pytest -n 2
 
 .venv/installed: pyproject.toml

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -126,7 +126,7 @@ def real_digits(seed: int) -> tuple[Digits, Digits]:
 def alexnet_style() -> keras.Model:
     """Convolution, ReLU, LRN, pooling, twice; then dense layers with dropout."""
     # The numbers of the AlexNet paper. They expect pixel values of 0 to 255, hence the rescaling.
-    paper = {"size": 5, "alpha": 5e-4, "beta": 0.75, "bias": 2.0}
+    paper: dict[str, Any] = {"size": 5, "alpha": 5e-4, "beta": 0.75, "bias": 2.0}
     model = keras.Sequential([keras.Input((8, 8, 1)), layers.Rescaling(255 / 16)])
     for filters in (32, 64):
         model.add(layers.Conv2D(filters, 3, padding="same", activation="relu"))
@@ -283,12 +283,12 @@ def print_row(*cells: str) -> None:
     print("{:<12}  {:<20}  {:>8}  {:>18}  {:>8}  {}".format(*cells).rstrip(), flush=True)
 
 
-def draw(history: dict, live: np.ndarray, held_out: Digits, path: Path) -> None:
+def draw(history: dict[str, list[float]], live: np.ndarray, held_out: Digits, path: Path) -> None:
     """The course of the training above, twelve held-out digits and their predictions below."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), layout="constrained")
-    curves, samples = figure.subfigures(2, 1, height_ratios=(3, 2))
+    (curves,), (samples,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(3, 2))
     epochs = range(1, len(history["loss"]) + 1)
     for axes, metric in zip(curves.subplots(1, 2), ("loss", "accuracy"), strict=True):
         axes.plot(epochs, history[metric], label="training")

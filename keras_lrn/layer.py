@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsIndex
 
 import keras
 
@@ -129,7 +129,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         self.axis = formula.axis
         self.training = formula.training
         self.lda_coeff = formula.lda_coeff
-        self.jit_compile = formula.jit_compile
+        self.jit_compile: Literal["auto"] | bool = formula.jit_compile
 
     def build(self, input_shape: Any) -> None:
         several = isinstance(input_shape, dict) or any(
@@ -168,14 +168,16 @@ class LocalResponseNormalization(keras.layers.Layer):
         caller = self._caller()
         return ops.normalize(inputs, formula, training, caller=caller, dtype=self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
 
-    def compute_output_spec(self, inputs, training=None):
+    def compute_output_spec(
+        self, inputs: keras.KerasTensor, training: Bool | None = None
+    ) -> keras.KerasTensor:
         self._check_input(inputs.shape, inputs.dtype)
         return keras.KerasTensor(inputs.shape, self.compute_dtype, name=self._output_name())
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "size": self.size,
@@ -190,7 +192,7 @@ class LocalResponseNormalization(keras.layers.Layer):
             "jit_compile": self.jit_compile,
         }
 
-    def _check_input(self, shape: Sequence[Any], dtype: str) -> None:
+    def _check_input(self, shape: Any, dtype: str) -> None:
         arguments.check_input(shape, dtype, self.axis, self._caller())
 
     def _caller(self) -> str:

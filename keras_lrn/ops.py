@@ -86,7 +86,7 @@ def local_response_normalization(
     if unknown:
         raise TypeError(
             "local_response_normalization got an argument that it does not have. "
-            f"Received: {', '.join(f'{key}={value!r}' for key, value in unknown.items())}"
+            f"Received: {', '.join(f'{key}={unknown[key]!r}' for key in unknown)}"
         )
     formula = arguments.checked(
         size,

@@ -1,11 +1,25 @@
 """Local response normalization in NumPy float64: slow, obvious, and what the tests compare with."""
 
+from typing import Any, SupportsFloat, SupportsIndex
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Float64s = NDArray[np.float64]
+Number = float | np.floating[Any] | np.integer[Any]
 
 
 # Infinity and NaN go where the formula takes them: that is the answer, not a reason to warn.
 @np.errstate(all="ignore")
-def local_response_normalization(x, size, *, alpha=1e-4, beta=0.75, bias=1.0, axis=-1):
+def local_response_normalization(
+    x: ArrayLike,
+    size: SupportsIndex,
+    *,
+    alpha: SupportsFloat = 1e-4,
+    beta: SupportsFloat = 0.75,
+    bias: Number = 1.0,
+    axis: SupportsIndex = -1,
+) -> Float64s:
     """Normalizes `x` over a sliding window of neighbouring channels.
 
     For `C` channels along `axis`, `before = floor((size - 1) / 2)` and
@@ -60,7 +74,17 @@ def local_response_normalization(x, size, *, alpha=1e-4, beta=0.75, bias=1.0, ax
 
 
 @np.errstate(all="ignore")
-def gradient(x, upstream, size, *, alpha=1e-4, beta=0.75, bias=1.0, axis=-1, lda_coeff=1.0):
+def gradient(
+    x: ArrayLike,
+    upstream: ArrayLike,
+    size: SupportsIndex,
+    *,
+    alpha: SupportsFloat = 1e-4,
+    beta: SupportsFloat = 0.75,
+    bias: Number = 1.0,
+    axis: SupportsIndex = -1,
+    lda_coeff: Number = 1.0,
+) -> Float64s:
     """Carries the gradient `upstream` (dY) back through `local_response_normalization` to `x`.
 
     With `S`, `before` and `after` as in `local_response_normalization`:
@@ -129,18 +153,20 @@ def gradient(x, upstream, size, *, alpha=1e-4, beta=0.75, bias=1.0, axis=-1, lda
     return np.moveaxis(dx, 0, axis)
 
 
-def _python_numbers(size, alpha, beta):
+def _python_numbers(
+    size: SupportsIndex, alpha: SupportsFloat, beta: SupportsFloat
+) -> tuple[int, float, float]:
     if not isinstance(size, (int, np.integer)) or size < 0:
         raise ValueError(f"`size` must be an integer >= 0. Received: size={size!r}")
     # NumPy scalars would compute with one another in their own, perhaps narrow, dtype.
     return int(size), float(alpha), float(beta)
 
 
-def _channels_first(x, axis):
+def _channels_first(x: ArrayLike, axis: SupportsIndex) -> Float64s:
     return np.moveaxis(np.asarray(x, np.float64), axis, 0)
 
 
-def _scale(x, size, alpha, bias):
+def _scale(x: Float64s, size: int, alpha: float, bias: Number) -> Float64s:
     scale = np.empty_like(x)
     channels = len(x)
     for c in range(channels):
@@ -149,27 +175,27 @@ def _scale(x, size, alpha, bias):
     return scale
 
 
-def _window(c, size, channels):
+def _window(c: int, size: int, channels: int) -> slice:
     before, after = _reach(size)
     return slice(max(0, c - before), min(channels - 1, c + after) + 1)
 
 
-def _mirror(c, size, channels):
+def _mirror(c: int, size: int, channels: int) -> slice:
     before, after = _reach(size)
     return slice(max(0, c - after), min(channels - 1, c + before) + 1)
 
 
-def _reach(size):
+def _reach(size: int) -> tuple[int, int]:
     # Size 0 reaches from one channel above itself up to itself: no channel at all.
     before = (size - 1) // 2
     return before, size - 1 - before
 
 
-def _alpha_over_size(alpha, size):
+def _alpha_over_size(alpha: float, size: int) -> float:
     # With size 0 the sum that this multiplies is 0, so any finite value will do.
     return alpha / max(size, 1)
 
 
-def _power(scale, exponent):
+def _power(scale: Float64s, exponent: float) -> Float64s:
     # Only with bias 0 can a whole window sum to 0: nothing passes there, whatever the exponent.
     return np.where(scale == 0, 0.0, scale**exponent)

@@ -1,13 +1,20 @@
-"""Uses that the specification allows, for a type checker to read: it is not run."""
+"""Uses that are right, and at the end some that are wrong, for a type checker: it is not run."""
 
 from fractions import Fraction
-from typing import assert_type
+from typing import Literal, assert_type
 
 import keras
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from keras_lrn import LRN, LocalResponseNormalization, interop, local_response_normalization
+from keras_lrn import (
+    LRN,
+    LocalResponseNormalization,
+    interop,
+    local_response_normalization,
+    reference,
+)
 
 
 def the_layer_takes_what_the_specification_allows() -> None:
@@ -27,6 +34,7 @@ def the_layer_knows_its_arguments() -> None:
     assert_type(layer.alpha, float)
     assert_type(layer.training, bool)
     assert_type(layer.specified_outputs_name, list[str] | None)
+    assert_type(layer.jit_compile, Literal["auto"] | bool)
     layer.get_config()["alpha"]
 
 
@@ -46,3 +54,32 @@ def the_function_returns_one_tensor(x: tf.Tensor) -> None:
 def arguments_come_from_other_frameworks() -> None:
     LocalResponseNormalization(**interop.from_published("alexnet"))
     LocalResponseNormalization(**interop.from_tensorflow(2, alpha=1e-4))
+    LocalResponseNormalization(**interop.from_tensorflow(np.int64(2), alpha=np.float32(1e-4)))
+    LocalResponseNormalization(**{**interop.from_caffe(alpha=Fraction(1, 2)), "axis": -1})
+
+
+def the_reference_takes_and_returns_arrays() -> None:
+    y = reference.local_response_normalization([[1, 2, 3]], np.int64(3), bias=np.float32(2.0))
+    assert_type(y, NDArray[np.float64])
+    assert_type(reference.gradient(y, y, 3, lda_coeff=-1), NDArray[np.float64])
+
+
+# If one of these is no longer refused, its comment is unused, and that is an error too.
+def the_layer_refuses() -> None:
+    LocalResponseNormalization("5")  # type: ignore[arg-type]
+    LocalResponseNormalization(5.0)  # type: ignore[arg-type]
+    LocalResponseNormalization(None)  # type: ignore[arg-type]
+    LocalResponseNormalization(5, 1e-4)  # type: ignore[call-arg]
+    LocalResponseNormalization(5, alpha="1e-4")  # type: ignore[arg-type]
+    LocalResponseNormalization(5, training=None)  # type: ignore[arg-type]
+    LocalResponseNormalization(5, jit_compile="always")  # type: ignore[arg-type]
+    LocalResponseNormalization(5, specified_outputs_name=1)  # type: ignore[arg-type]
+
+
+def the_function_refuses(x: tf.Tensor) -> None:
+    local_response_normalization(x)  # type: ignore[call-arg]
+    local_response_normalization(x, "5")  # type: ignore[arg-type]
+    local_response_normalization(x, 5.0)  # type: ignore[arg-type]
+    local_response_normalization(x, 5, jit_compile="always")  # type: ignore[arg-type]
+    local_response_normalization(x, 5, depth_radius=2)  # type: ignore[arg-type]
+    local_response_normalization(x, 5, name=["norm1"])  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Conversions with the signature of one framework, or that read and make its own objects."""
 
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
 from keras_lrn.interop.convert import arguments_for, from_framework
 from keras_lrn.interop.frameworks import FRAMEWORKS
@@ -8,8 +8,11 @@ from keras_lrn.layer import LocalResponseNormalization
 
 
 def from_tensorflow(
-    depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
-) -> dict[str, int | float]:
+    depth_radius: SupportsIndex = 5,
+    bias: SupportsFloat = 1.0,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.5,
+) -> dict[str, Any]:
     """Arguments of the layer that equals `tf.nn.local_response_normalization`.
 
     TensorFlow sums over `2 * depth_radius + 1` channels and does not divide `alpha` by that
@@ -43,7 +46,7 @@ def from_tensorflow(
     )
 
 
-def from_torch(module: Any) -> dict[str, int | float]:
+def from_torch(module: Any) -> dict[str, Any]:
     """Arguments of the layer that equals a `torch.nn.LocalResponseNorm`.
 
     It reads the attributes `size`, `alpha`, `beta` and `k` and does not import PyTorch.
@@ -85,12 +88,12 @@ def from_torch(module: Any) -> dict[str, int | float]:
 
 def from_caffe(
     *,
-    local_size: int = 5,
-    alpha: float = 1.0,
-    beta: float = 0.75,
-    k: float = 1.0,
+    local_size: SupportsIndex = 5,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.75,
+    k: SupportsFloat = 1.0,
     norm_region: str = "ACROSS_CHANNELS",
-) -> dict[str, int | float]:
+) -> dict[str, Any]:
     """Arguments of the layer that equals a Caffe `LRN` layer, from the fields of its `lrn_param`.
 
     What a `.prototxt` leaves out has Caffe's defaults, which are the defaults here.
@@ -125,7 +128,7 @@ def from_caffe(
     )
 
 
-def from_onnx(node: Any) -> dict[str, int | float]:
+def from_onnx(node: Any) -> dict[str, Any]:
     """Arguments of the layer that equals an ONNX `LRN` node.
 
     The definitions are the same, even sizes included. An attribute that the node leaves out has
@@ -169,7 +172,7 @@ def from_onnx(node: Any) -> dict[str, int | float]:
     return from_framework("onnx", **values)
 
 
-def to_tensorflow(layer: LocalResponseNormalization) -> dict[str, int | float]:
+def to_tensorflow(layer: LocalResponseNormalization) -> dict[str, Any]:
     """Arguments with which `tf.nn.local_response_normalization` equals the layer.
 
     TensorFlow takes inputs of rank 4. On GPUs it needs `bias >= 1e-5` and `beta >= 0.01` too.
@@ -200,7 +203,7 @@ def to_tensorflow(layer: LocalResponseNormalization) -> dict[str, int | float]:
     return arguments_for(FRAMEWORKS["tensorflow"], layer)
 
 
-def to_torch(layer: LocalResponseNormalization) -> dict[str, int | float]:
+def to_torch(layer: LocalResponseNormalization) -> dict[str, Any]:
     """Arguments with which `torch.nn.LocalResponseNorm` equals the layer.
 
     Args:
@@ -227,7 +230,7 @@ def to_torch(layer: LocalResponseNormalization) -> dict[str, int | float]:
     return arguments_for(FRAMEWORKS["torch"], layer)
 
 
-def to_caffe(layer: LocalResponseNormalization) -> dict[str, int | float | str]:
+def to_caffe(layer: LocalResponseNormalization) -> dict[str, Any]:
     """Fields of the `lrn_param` with which a Caffe `LRN` layer equals the layer.
 
     Args:
@@ -309,7 +312,7 @@ _ONNX_ATTRIBUTES = {
 }
 
 
-def _onnx_value(attribute):
+def _onnx_value(attribute: Any) -> Any:
     name = attribute.name
     if name not in _ONNX_ATTRIBUTES:
         raise ValueError(
@@ -318,7 +321,7 @@ def _onnx_value(attribute):
         )
     field, types = _ONNX_ATTRIBUTES[name]
     # The other fields of a protobuf attribute read as 0, so the wrong one would pass for a value.
-    if getattr(attribute, "type", 0) not in types or getattr(attribute, "ref_attr_name", ""):
+    if getattr(attribute, "type", 0) not in types or getattr(attribute, "ref_attr_name", None):
         kind = "an integer" if field == "i" else "a float"
         raise ValueError(
             f"Expected the attribute {name} to be {kind} that the LRN node holds itself. "

@@ -9,7 +9,7 @@ from keras_lrn.interop.frameworks import FRAMEWORKS, Framework
 from keras_lrn.layer import LocalResponseNormalization
 
 
-def from_framework(name: str, **arguments: Any) -> dict[str, int | float]:
+def from_framework(name: str, **arguments: Any) -> dict[str, Any]:
     """Arguments of the layer that equals another framework's LRN.
 
     `print(interop.FRAMEWORKS)` shows every framework with its arguments and defaults;
@@ -45,7 +45,8 @@ def from_framework(name: str, **arguments: Any) -> dict[str, int | float]:
     for option, axes in row.options.items():
         axis = _axis_of_option(row, option, axes, values[option])
     size = _size(row, values)
-    alpha_name, beta_name, bias_name = (row.name_of(role) for role in ("alpha", "beta", "bias"))
+    names = row.names
+    alpha_name, beta_name, bias_name = names["alpha"], names["beta"], names.get("bias")
     alpha = check_real(alpha_name, values[alpha_name], minimum=0)
     beta = check_real(beta_name, values[beta_name])
     bias = check_real(bias_name, values[bias_name], minimum=0) if bias_name else 1.0
@@ -118,14 +119,14 @@ def arguments_for(row: Framework, layer: LocalResponseNormalization) -> dict[str
                 f"Expected `{role}` to be between {smallest} and {largest}, the limits of "
                 f"{row.title}. Received: {role}={numbers[role]}"
             )
-    if row.name_of("bias") is None and layer.bias != 1:
+    if "bias" not in row.names and layer.bias != 1:
         raise ValueError(
             f"Expected `bias` to be 1, which {row.title} always adds. Received: bias={layer.bias}"
         )
-    return {row.name_of(role): numbers[role] for role in row.roles.split()} | options
+    return {name: numbers[role] for role, name in row.names.items()} | options
 
 
-def _check_names(row, arguments):
+def _check_names(row: Framework, arguments: dict[str, Any]) -> None:
     known = row.defaults()
     for name, value in arguments.items():
         if name not in known:
@@ -140,7 +141,7 @@ def _check_names(row, arguments):
             )
 
 
-def _axis_of_option(row, option, axes, value):
+def _axis_of_option(row: Framework, option: str, axes: dict[str, int], value: object) -> int:
     if isinstance(value, str) and value in axes:
         return axes[value]
     why = f": {row.other_values}" if row.other_values else ""
@@ -150,8 +151,8 @@ def _axis_of_option(row, option, axes, value):
     )
 
 
-def _size(row, values):
-    name = row.name_of("size")
+def _size(row: Framework, values: dict[str, Any]) -> int:
+    name = row.names["size"]
     if row.window == frameworks.RADIUS:
         return 2 * check_integer(name, values[name], minimum=0) + 1
     window = check_integer(name, values[name], minimum=1)
@@ -160,18 +161,18 @@ def _size(row, values):
     return window if row.window == frameworks.HIGHER else _odd(row, name, window)
 
 
-def _window_argument(row, size):
+def _window_argument(row: Framework, size: int) -> int:
     if row.window == frameworks.HIGHER:
         return size
     if row.window == frameworks.RADIUS:
         return _odd(row, "size", size) // 2
-    return _odd(row, row.name_of("size"), size)
+    return _odd(row, row.names["size"], size)
 
 
-def _odd(row, name, size):
+def _odd(row: Framework, name: str, size: int) -> int:
     if size % 2:
         return size
-    window = row.name_of("size")
+    window = row.names["size"]
     why = {
         frameworks.RADIUS: f"{row.title} sums over 2 * {window} + 1 channels",
         frameworks.ONE_MORE: f"{row.title} sums over 2 * ({window} // 2) + 1 channels",
@@ -183,7 +184,7 @@ def _odd(row, name, size):
     raise ValueError(f"Expected `{name}` to be odd: {why[row.window]}. Received: {name}={size}")
 
 
-def _check_layer(row, layer):
+def _check_layer(row: Framework, layer: object) -> None:
     if not isinstance(layer, LocalResponseNormalization):
         raise ValueError(
             "Expected `layer` to be a keras_lrn.LocalResponseNormalization. "
@@ -196,12 +197,12 @@ def _check_layer(row, layer):
         )
 
 
-def _options_for_axis(row, layer):
+def _options_for_axis(row: Framework, layer: LocalResponseNormalization) -> dict[str, str | None]:
     """The framework's options for the layer's channel axis."""
     built = layer.get_build_config()
     rank = len(built["input_shape"]) if built else None
     spellings = {layer.axis} if rank is None else {layer.axis, layer.axis + rank, layer.axis - rank}
-    options = {}
+    options: dict[str, str | None] = {}
     for option, axes in row.options.items():
         options[option] = next((value for value, axis in axes.items() if axis in spellings), None)
     expressible = None not in options.values() if options else row.axis in spellings
@@ -215,7 +216,7 @@ def _options_for_axis(row, layer):
     )
 
 
-def _warn_of_differences(row, layer):
+def _warn_of_differences(row: Framework, layer: LocalResponseNormalization) -> None:
     if layer.lda_coeff != 1:
         warnings.warn(
             f"{row.title}'s LRN has no lda_coeff: its gradient will be the plain one, not "

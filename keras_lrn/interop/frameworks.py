@@ -49,10 +49,10 @@ class Framework:
     other_values: str = ""
     limits: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
-    def name_of(self, role: str) -> str | None:
-        """What the framework calls `size`, `alpha`, `beta` or `bias`; `None` if it has none."""
-        names = dict(zip(self.roles.split(), self.arguments, strict=True))
-        return names.get(role)
+    @property
+    def names(self) -> dict[str, str]:
+        """What the framework calls `size`, `alpha`, `beta` and, if it has one, `bias`."""
+        return dict(zip(self.roles.split(), self.arguments, strict=True))
 
     def defaults(self) -> dict[str, Any]:
         """All arguments with their defaults, options included."""
@@ -70,12 +70,12 @@ class Frameworks(dict[str, Framework]):
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _cells(row):
+def _cells(row: Framework) -> tuple[str, ...]:
     signature = [
         name if default is REQUIRED else f"{name}={default}"
         for name, default in row.defaults().items()
     ]
-    window, alpha = row.name_of("size"), row.name_of("alpha")
+    window, alpha = row.names["size"], row.names["alpha"]
     size = {RADIUS: f"2 * {window} + 1", ONE_MORE: f"2 * ({window} // 2) + 1"}
     weight = alpha if row.divides else f"{alpha} * size"
     return (

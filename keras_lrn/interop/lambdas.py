@@ -73,7 +73,9 @@ def replace_lambdas(
     return copy
 
 
-def _check_arguments(lambdas, arguments):
+def _check_arguments(
+    lambdas: list[keras.layers.Lambda], arguments: Mapping[str, Mapping[str, Any]]
+) -> None:
     names = {layer.name for layer in lambdas}
     for name, value in arguments.items():
         if name not in names:
@@ -96,7 +98,7 @@ def _check_arguments(lambdas, arguments):
         )
 
 
-def _copy_of_lambda(layer, arguments):
+def _copy_of_lambda(layer: keras.layers.Lambda, arguments: Mapping[str, Any] | None) -> keras.Layer:
     if arguments is None:
         numbers = _numbers(layer)
         if numbers is None:
@@ -113,24 +115,24 @@ def _copy_of_lambda(layer, arguments):
     return LocalResponseNormalization(**{**_name_and_dtype(layer), **arguments})
 
 
-def _name_and_dtype(layer):
+def _name_and_dtype(layer: keras.Layer) -> dict[str, Any]:
     return {"name": layer.name, "dtype": layer.dtype_policy, "trainable": layer.trainable}
 
 
-def _numbers(layer):
+def _numbers(layer: keras.layers.Lambda) -> dict[str, Any] | None:
     """The arguments of TensorFlow's function, or `None` if the Lambda has another function."""
     # A Lambda can only hold TensorFlow's function if something has imported TensorFlow.
     tf = sys.modules.get("tensorflow")
     function, numbers = layer.function, dict(layer.arguments)
     if isinstance(function, functools.partial) and not function.args:
-        function, numbers = function.func, {**function.keywords, **numbers}
+        numbers, function = {**function.keywords, **numbers}, function.func
     if tf is None or function is not tf.nn.local_response_normalization:
         return None
     numbers.pop("name", None)
     return numbers
 
 
-def _mentions_lrn(function):
+def _mentions_lrn(function: object) -> bool:
     """Whether the code of the function, or of one inside it, uses a name of TensorFlow's LRN."""
     if isinstance(function, functools.partial):
         return _mentions_lrn(function.func)
@@ -143,7 +145,7 @@ def _mentions_lrn(function):
     return False
 
 
-def _check_outputs(layer, arguments):
+def _check_outputs(layer: keras.layers.Lambda, arguments: Mapping[str, Any]) -> None:
     built = layer.get_build_config()
     if not built:
         return
@@ -163,14 +165,14 @@ def _check_outputs(layer, arguments):
     )
 
 
-def _copy(layer, copies):
+def _copy(layer: keras.Layer, copies: dict[int, keras.Layer]) -> keras.Layer:
     """A copy of a layer or model; `copies` holds those that are made, by the id of the original."""
     if id(layer) not in copies:
         copies[id(layer)] = _new_copy(layer, copies)
     return copies[id(layer)]
 
 
-def _new_copy(layer, copies):
+def _new_copy(layer: keras.Layer, copies: dict[int, keras.Layer]) -> keras.Layer:
     if isinstance(layer, keras.Sequential):
         # Before it is built, a Sequential has no inputs.
         inputs = layer.inputs if layer.built else []
@@ -190,7 +192,7 @@ def _new_copy(layer, copies):
     return type(layer).from_config(layer.get_config())
 
 
-def _call(layer, *args, **kwargs):
+def _call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
     if isinstance(layer, LocalResponseNormalization):
         # A Lambda is called with a mask, which this layer does not take.
         kwargs.pop("mask", None)
@@ -207,12 +209,12 @@ def _layers(model: keras.Model) -> Iterator[keras.Layer]:
             yield layer.layer
 
 
-def _is_graph(layer):
+def _is_graph(layer: keras.Layer) -> bool:
     """Whether the layer is a functional or `Sequential` model, whose layers can be listed."""
     functional = isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
     return functional or isinstance(layer, keras.Sequential)
 
 
-def _wraps(layer):
+def _wraps(layer: keras.Layer) -> bool:
     """Whether the layer is a `TimeDistributed`, or another wrapper, around a `Lambda`."""
     return isinstance(layer, keras.layers.Wrapper) and isinstance(layer.layer, keras.layers.Lambda)

@@ -1,6 +1,7 @@
 """Files whose LRN layer was a class of the person who wrote them."""
 
 import warnings
+from typing import Any, SupportsIndex
 
 import keras
 
@@ -16,7 +17,7 @@ _KERAS_ARGUMENTS = ("name", "trainable", "dtype")
 _INPUT_ARGUMENTS = ("batch_input_shape", "input_shape", "input_dim", "input_dtype")
 
 
-def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
+def old_layers(framework: str, axis: SupportsIndex | None = None) -> dict[str, type[Any]]:
     """The `custom_objects` with which Keras loads `.h5` and `.keras` files that have an LRN class.
 
     Layers of the classes `LRN`, `LRN2D` and `LocalResponseNormalization` become this layer, with
@@ -58,14 +59,16 @@ def old_layers(framework: str, axis: int | None = None) -> dict[str, type]:
 
     class OldLayer(keras.layers.Layer):
         @classmethod
-        def from_config(cls, config):
+        def from_config(cls, config: dict[str, Any]) -> LocalResponseNormalization:
             return _layer(framework, row, axis, config)
 
     # A class that was registered without a package is in the package "Custom".
     return {f"{package}{name}": OldLayer for package in ("", "Custom>") for name in CLASS_NAMES}
 
 
-def _layer(framework: str, row: Framework, axis: int | None, config: dict):
+def _layer(
+    framework: str, row: Framework, axis: SupportsIndex | None, config: dict[str, Any]
+) -> LocalResponseNormalization:
     keras_arguments = {name: config[name] for name in _KERAS_ARGUMENTS if name in config}
     saved = {
         name: value

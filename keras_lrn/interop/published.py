@@ -1,7 +1,9 @@
 """Parameters of published models, each with the place where they were read."""
 
+from typing import Any
+
 # As arguments of this layer: name: ((size, alpha, beta, bias), source).
-PUBLISHED = {
+PUBLISHED: dict[str, tuple[tuple[int, float, float, float], str]] = {
     "alexnet": (
         # The paper does not divide alpha by n, so its 1e-4 is 5e-4 here; see BVLC/caffe issue 1453.
         (5, 5e-4, 0.75, 2.0),
@@ -61,7 +63,7 @@ PUBLISHED = {
 }
 
 
-def from_published(name: str) -> dict[str, int | float]:
+def from_published(name: str) -> dict[str, Any]:
     """Parameters of a published model's LRN layers, as arguments of this layer.
 
     `alexnet` is the paper; Caffe's reference models, `bvlc_alexnet` among them, were trained with

@@ -1,5 +1,7 @@
 """The custom gradient around whichever way a call runs."""
 
+from typing import Any
+
 import tensorflow as tf
 from tensorflow.python.eager import forwardprop_util  # not public, see `_carries_a_tangent`
 
@@ -31,11 +33,11 @@ def _with_gradient(
     # The second derivative is a formula too, not the tape's of the first: in eager execution that
     # holds 5 tensors instead of 34, forward mode needs it, and no compiled program is taken apart.
     @tf.custom_gradient
-    def normalized(x):
+    def normalized(x: tf.Tensor) -> Any:
         y, kept = forward(_unrecorded(x))
 
         @tf.custom_gradient
-        def derivative(x, upstream):
+        def derivative(x: tf.Tensor, upstream: tf.Tensor) -> Any:
             if equations.lda_coeff == 0:
                 dx = tf.zeros_like(x)
             else:

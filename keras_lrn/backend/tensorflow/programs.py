@@ -66,7 +66,7 @@ def run(kernel: Kernel, x: tf.Tensor, equations: Equations, *tensors: tf.Tensor)
     axis = equations.axis
     lengths = [_lengths(tensor, axis) for tensor in tensors]
     views = [tf.reshape(*pair) for pair in zip(tensors, lengths, strict=True)]
-    widths = tuple(shape_of(tensor)[axis] for tensor in tensors)
+    widths = tuple(tensor.shape.as_list()[axis] for tensor in tensors)
     program = _program(kernel, _of_views(equations), x.dtype, views[0].shape.rank, widths)
     numbers = tf.broadcast_to(_numbers(equations, x.dtype), [len(NUMBERS), _lengths(x, axis)[-1]])
     return _with_shape_of(x, program(numbers, *views))
@@ -80,7 +80,7 @@ def run_in_blocks(
     there = [*range(axis), *range(axis + 1, rank), axis]
     back = [*range(axis), rank - 1, *range(axis, rank - 1)]
     if axis < rank - 1:
-        tensors = [tf.transpose(tensor, there) for tensor in tensors]
+        tensors = tuple(tf.transpose(tensor, there) for tensor in tensors)
     views = [tf.reshape(tensor, _lengths(tensor, rank - 1)) for tensor in tensors]
     loop = _loop(kernel, _of_views(equations), x.dtype, len(views))
     result = _with_shape_of(tensors[0], loop(_numbers(equations, x.dtype), *views))
@@ -89,7 +89,8 @@ def run_in_blocks(
 
 def _of_views(equations: Equations) -> Equations:
     """What a program depends on: the equations along axis 1, without their numbers."""
-    return dataclasses.replace(equations, axis=1, **dict.fromkeys(NUMBERS))
+    none: dict[str, Any] = dict.fromkeys(NUMBERS)
+    return dataclasses.replace(equations, axis=1, **none)
 
 
 def _numbers(equations: Equations, dtype: tf.DType) -> tf.Tensor:
@@ -109,7 +110,7 @@ def _program(
     numbers = tf.TensorSpec([len(NUMBERS), None], wide_dtype(dtype))
 
     @tf.function(input_signature=[numbers, *views], jit_compile=True, autograph=False)
-    def program(numbers, *tensors):
+    def program(numbers: tf.Tensor, *tensors: tf.Tensor) -> tf.Tensor:
         rows, scalars = (
             dataclasses.replace(equations, **dict(zip(NUMBERS, tf.unstack(of), strict=True)))
             for of in (numbers, numbers[:, 0])
@@ -124,17 +125,17 @@ def _program(
 @functools.lru_cache(PROGRAMS)
 def _loop(kernel: Kernel, equations: Equations, dtype: tf.DType, count: int) -> Kernel:
     """A function of the numbers and of so many [positions, channels], cut into blocks."""
-    channels = equations.channels
+    channels = equations.channels or 0  # known, as everything is in eager execution
     rows = max(1, BLOCK_ELEMENTS // max(channels, 1))
     program = _program(kernel, equations, dtype, 2, (channels,) * count)
     view = tf.TensorSpec([None, channels], dtype)
     numbers = tf.TensorSpec([len(NUMBERS), 1], wide_dtype(dtype))
 
     @tf.function(input_signature=[numbers, *[view] * count], autograph=False)
-    def loop(numbers, *views):
+    def loop(numbers: tf.Tensor, *views: tf.Tensor) -> tf.Tensor:
         numbers = tf.broadcast_to(numbers, [len(NUMBERS), channels])
 
-        def step(block, blocks):
+        def step(block: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             low = block * rows
             parts = [view[low : low + rows] for view in views]
             return block + 1, blocks.write(block, program(numbers, *parts))

@@ -43,7 +43,7 @@ def equations(x: tf.Tensor, formula: Formula) -> Equations:
         bias=formula.bias,
         lda_coeff=formula.lda_coeff,
         axis=axis,
-        channels=shape_of(x)[axis],
+        channels=x.shape.as_list()[axis],
         least=least if formula.bias < least else None,
     )
 

@@ -60,14 +60,14 @@ def choose(
 def _plain(equations: Equations, keeps: bool, name: str | None) -> Way:
     """The equations op by op; the scale is kept."""
 
-    def forward(x):
+    def forward(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         values = wide(x)
         scale = equations.scale(values)
         # Exporters drop an identity, so the op that computes the output bears its name too.
         y = equations.forward(values, scale, name if x.dtype == values.dtype else None)
         return tf.cast(y, x.dtype, name=name), scale if keeps else None
 
-    def backward(x, upstream, scale):
+    def backward(x: tf.Tensor, upstream: tf.Tensor, scale: Any) -> tf.Tensor:
         if scale is None:
             x = _after(upstream, x)
             scale = equations.scale(wide(x))
@@ -79,13 +79,13 @@ def _plain(equations: Equations, keeps: bool, name: str | None) -> Way:
 def _compiled(equations: Equations, keeps: bool) -> Way:
     """An XLA program for each pass; `x` is kept padded, which spares the backward pass a loop."""
 
-    def forward(x):
+    def forward(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         if not keeps:
             return programs.run(programs.forward, x, equations, x), None
         padded = equations.padded(x)
         return programs.run(programs.forward_of_padded, x, equations, padded), padded
 
-    def backward(x, upstream, padded):
+    def backward(x: tf.Tensor, upstream: tf.Tensor, padded: Any) -> tf.Tensor:
         if padded is None:
             return programs.run(programs.backward, x, equations, x, upstream)
         return programs.run(programs.backward_of_padded, x, equations, padded, upstream)
@@ -96,10 +96,10 @@ def _compiled(equations: Equations, keeps: bool) -> Way:
 def _blocks(equations: Equations) -> Way:
     """An XLA program of one block for each pass, for eager calls; nothing is kept."""
 
-    def forward(x):
+    def forward(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         return programs.run_in_blocks(programs.forward, x, equations, x), None
 
-    def backward(x, upstream, _):
+    def backward(x: tf.Tensor, upstream: tf.Tensor, _: Any) -> tf.Tensor:
         return programs.run_in_blocks(programs.backward, x, equations, x, upstream)
 
     return forward, backward
@@ -108,7 +108,7 @@ def _blocks(equations: Equations) -> Way:
 def _lrn_op(equations: Equations, name: str | None) -> Forward:
     """TensorFlow's own op, which exporters and runtimes know."""
 
-    def forward(x):
+    def forward(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
         values = wide(x)
         y = tf.raw_ops.LRN(
             input=values,
