@@ -163,13 +163,26 @@ def test_the_gradient_survives_where_a_power_of_the_scale_would_not(magnitude):
     assert_accurate(both_passes(x, upstream, **arguments)[1], expected, "float32")
 
 
-@pytest.mark.parametrize("alpha", [1e-30, 1e-20, 1e20, 1e30])
 @pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 0.6])
-def test_any_alpha_is_right_where_its_product_with_the_squares_is_a_number(alpha, beta):
-    # Beside a weight that stands outside the sum the squares, or their products, are 0 or infinity.
+@pytest.mark.parametrize(
+    ("alpha", "magnitude", "bias"),
+    [
+        (1e-30, 1e15, 0.8),
+        (1e30, 1e-15, 0.8),
+        # The squares alone are beyond float32, and times the weight they are not.
+        (1e-30, 1e20, 0.8),
+        (1e30, 1e-20, 0.0),
+        # So are the terms of the mirror sum.
+        (1e-30, 1.0, 1e-30),
+        (1e30, 1.0, 1e30),
+    ],
+)
+def test_any_alpha_is_right_where_its_product_with_the_squares_is_a_number(
+    alpha, magnitude, bias, beta
+):
     x, upstream = random_x_and_upstream((3, 13), "float32")
-    x *= np.float32(alpha**-0.5)
-    arguments = dict(size=4, alpha=alpha, beta=beta, bias=0.8)
+    x *= np.float32(magnitude)
+    arguments = dict(size=4, alpha=alpha, beta=beta, bias=bias, lda_coeff=-1.5)
     expected = oracle(x, upstream, **arguments)
     assert_all_accurate(both_passes(x, upstream, **arguments), expected, "float32")
 

@@ -211,11 +211,12 @@ def test_a_derivative_in_slices_is_that_of_the_dense_tensor_in_both_orders(run, 
 @both_trainings
 def test_forward_mode(run, training):
     x, tangent = random_x_and_upstream(SHAPE)
-    expected = oracle_jacobian(x, 4, **ARGUMENTS) @ tangent.ravel()
+    arguments = dict(size=4, lda_coeff=-1.5, **ARGUMENTS)
+    expected = oracle_jacobian(x, **arguments) @ tangent.ravel()
 
     def call(x, tangent):
         with tf.autodiff.ForwardAccumulator(x, tangent) as accumulator:
-            y = local_response_normalization(x, 4, training=training, **ARGUMENTS)
+            y = local_response_normalization(x, training=training, **arguments)
         return accumulator.jvp(y)
 
     assert_accurate(run(call, x, tangent), expected.reshape(SHAPE), "float64")
@@ -225,33 +226,47 @@ def test_forward_mode(run, training):
 def test_forward_mode_over_a_gradient(run, training):
     x, upstream = random_x_and_upstream(SHAPE)
     tangent = random_x_and_upstream(SHAPE, seed=1)[0]
+    arguments = dict(size=4, lda_coeff=-1.5, **ARGUMENTS)
     above, below = (
-        reference.gradient(x + h * tangent, upstream, 4, **ARGUMENTS) for h in (1e-6, -1e-6)
+        reference.gradient(x + h * tangent, upstream, **arguments) for h in (1e-6, -1e-6)
     )
 
     def call(x, upstream, tangent):
         with tf.autodiff.ForwardAccumulator(x, tangent) as accumulator:
-            _, dx = lrn_and_gradient(x, upstream, 4, training=training, **ARGUMENTS)
+            _, dx = lrn_and_gradient(x, upstream, training=training, **arguments)
         return accumulator.jvp(dx)
 
     actual = run(call, x, upstream, tangent)
     assert relative_error(actual, (above - below) / 2e-6) <= 1e-8
 
 
+@pytest.mark.parametrize("around", [False, True])
 @both_trainings
 @pytest.mark.parametrize("mode", ["graph", "XLA"])
-def test_forward_mode_over_a_traced_call(mode, training):
+def test_forward_mode_within_and_around_a_traced_call(mode, training, around):
     # Of a shape that the LRN op takes.
-    x, tangent = random_x_and_upstream((2, 3, 4, 7), "float32")
-    upstream = random_x_and_upstream((2, 3, 4, 7), seed=1)[0].astype("float32")
-    call = in_mode(mode, lambda x, u: lrn_and_gradient(x, u, 5, training=training, **ARGUMENTS))
-    x64, u64, t64 = (array.astype("float64") for array in (x, upstream, tangent))
-    low, high = (oracle(x64 + h * t64, u64, 5, **ARGUMENTS) for h in (-1e-6, 1e-6))
-    x = tf.constant(x)
-    with tf.autodiff.ForwardAccumulator(x, tf.constant(tangent)) as accumulator:
-        results = call(x, tf.constant(upstream))
-    for result, below, above in zip(results, low, high, strict=True):
-        assert relative_error(accumulator.jvp(result), (above - below) / 2e-6) <= 4e-6
+    arrays = *random_x_and_upstream((2, 3, 4, 7)), random_x_and_upstream((2, 3, 4, 7), seed=1)[0]
+    x, upstream, tangent = (array.astype("float32") for array in arrays)
+    low, high = (
+        oracle(x.astype("float64") + h * tangent, upstream, 5, **ARGUMENTS) for h in (-1e-6, 1e-6)
+    )
+    expected = [(above - below) / 2e-6 for below, above in zip(low, high, strict=True)]
+
+    def call(x, upstream):
+        return lrn_and_gradient(x, upstream, 5, training=training, **ARGUMENTS)
+
+    def forward_mode(call, x, upstream, tangent):
+        with tf.autodiff.ForwardAccumulator(x, tangent) as accumulator:
+            results = call(x, upstream)
+        return [accumulator.jvp(result) for result in results]
+
+    tensors = map(tf.constant, (x, upstream, tangent))
+    if around:
+        actual = forward_mode(in_mode(mode, call), *tensors)
+    else:
+        actual = in_mode(mode, lambda *tensors: forward_mode(call, *tensors))(*tensors)
+    for got, exact in zip(actual, expected, strict=True):
+        assert relative_error(got, exact) <= 4e-6
 
 
 @pytest.mark.parametrize("mode", MODES)
