@@ -417,7 +417,7 @@ def test_litert_needs_builtin_ops_only(name, batch, jit_compile, tmp_path):
 
 @pytest.mark.parametrize(
     ("batch", "jit_compile"),
-    [(1, "auto"), (3, "auto"), (3, True), (3, False)],
+    [(1, "auto"), (3, "auto"), (3, False)],
 )
 def test_litert_of_a_fixed_batch_holds_one_lrn_op_and_no_branch(batch, jit_compile, tmp_path):
     x, upstream = x_and_upstream("smallest", batch)

@@ -338,7 +338,7 @@ def test_repeated_calls_trace_once_and_do_not_grow_the_gradient_registry(
 
     first = call(3)
     assert first[0] > 0
-    assert first[1] == {"plain ops": [0, 0], "blocks": [2, 2], "graph": [0, 2]}[way]
+    assert first[1] == {"plain ops": [0, 0], "blocks": [2, 2], "graph": [0, 3]}[way]
     assert [call(rows) for rows in (3, 3, 5, 11)] == [first] * 4
 
 

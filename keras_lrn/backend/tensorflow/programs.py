@@ -68,8 +68,8 @@ def run(kernel: Kernel, x: tf.Tensor, equations: Equations, *tensors: tf.Tensor)
     views = [tf.reshape(*pair) for pair in zip(tensors, lengths, strict=True)]
     widths = tuple(tensor.shape.as_list()[axis] for tensor in tensors)
     program = _program(kernel, _of_views(equations), x.dtype, views[0].shape.rank, widths)
-    numbers = tf.broadcast_to(_numbers(equations, x.dtype), [len(NUMBERS), _lengths(x, axis)[-1]])
-    return _with_shape_of(x, program(numbers, *views))
+    rows = _rows(_numbers(equations, x.dtype), _lengths(x, axis)[-1])
+    return _with_shape_of(x, program(rows, *views))
 
 
 def run_in_blocks(
@@ -95,6 +95,11 @@ def _of_views(equations: Equations) -> Equations:
 
 def _numbers(equations: Equations, dtype: tf.DType) -> tf.Tensor:
     return tf.constant([[getattr(equations, name)] for name in NUMBERS], wide_dtype(dtype))
+
+
+def _rows(numbers: tf.Tensor, length: Any) -> tf.Tensor:
+    # Not empty where `x` is: a program takes the scalars from the rows.
+    return tf.broadcast_to(numbers, [len(NUMBERS), tf.maximum(length, 1)])
 
 
 @functools.lru_cache(PROGRAMS)
@@ -133,7 +138,7 @@ def _loop(kernel: Kernel, equations: Equations, dtype: tf.DType, count: int) -> 
 
     @tf.function(input_signature=[numbers, *[view] * count], autograph=False)
     def loop(numbers: tf.Tensor, *views: tf.Tensor) -> tf.Tensor:
-        numbers = tf.broadcast_to(numbers, [len(NUMBERS), channels])
+        numbers = _rows(numbers, channels)
 
         def step(block: tf.Tensor, blocks: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             low = block * rows
