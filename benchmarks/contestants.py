@@ -7,12 +7,14 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import layers
 
 import keras_lrn
 from keras_lrn import LocalResponseNormalization, reference
 
 FORWARD, BOTH = "forward", "forward + backward"
 FLOOR = "x + 1, graph"
+FLOORS = {FORWARD: "x + 1", BOTH: "(x + 1, x + dy)"}
 # Large enough that a wrong window is visible in every output.
 NUMBERS = {"alpha": 1.0, "beta": 0.75, "bias": 2.0}
 
@@ -38,14 +40,9 @@ class Case:
 class Contestant:
     """`normalize(x, case)`, run in a "graph", "eager" or "inside XLA"."""
 
-    library: str
+    name: str
     way: str
     normalize: Callable
-    called: str = ""
-
-    @property
-    def name(self):
-        return ", ".join(filter(None, [self.library, self.way, self.called]))
 
     def prepare(self, case):
         """A function without arguments for each direction; it returns `(y,)` or `(y, dx)`."""
@@ -64,37 +61,35 @@ class Contestant:
             return y, tape.gradient(y, x, upstream)
 
         x, upstream = case.tensors
+        runs = {FORWARD: (forward, x), BOTH: (both, x, upstream)}
         if self.way != "eager":
             # `fit` traces its step with an unknown batch size.
             spec = tf.TensorSpec([None, *case.shape[1:]], case.dtype)
-            traced = functools.partial(
-                tf.function, jit_compile=self.way == "inside XLA", autograph=False
-            )
-            forward = traced(forward, input_signature=[spec])
-            both = traced(both, input_signature=[spec, spec])
-        return {FORWARD: lambda: forward(x), BOTH: lambda: both(x, upstream)}
+            how = {"autograph": False, "jit_compile": self.way == "inside XLA"}
+            for direction, (run, *given) in runs.items():
+                runs[direction] = tf.function(run, [spec] * len(given), **how), *given
+        return {direction: functools.partial(*run) for direction, run in runs.items()}
 
 
 def contestants():
     def ours(**options):
-        return lambda x, case: keras_lrn.local_response_normalization(
-            x, case.size, axis=case.axis, **NUMBERS, **options
-        )
+        options |= NUMBERS
+        lrn = keras_lrn.local_response_normalization
+        return lambda x, case: lrn(x, case.size, axis=case.axis, **options)
 
-    in_graphs = {
-        "training=True": {"training": True},
-        "training=None": {"training": None},
-        "training=False": {"training": False},
-        "training=False, jit_compile=True": {"training": False, "jit_compile": True},
-    }
+    compiled = ours(training=False, jit_compile=True)
     return [
-        *(Contestant("keras_lrn", "graph", ours(**o), called) for called, o in in_graphs.items()),
-        Contestant("keras_lrn", "eager", ours(training=True)),
-        Contestant("keras_lrn", "inside XLA", ours(training=True)),
+        *(
+            Contestant(f"keras_lrn, graph, training={training}", "graph", ours(training=training))
+            for training in (True, None, False)
+        ),
+        Contestant("keras_lrn, graph, training=False, jit_compile=True", "graph", compiled),
+        Contestant("keras_lrn, eager", "eager", ours(training=True)),
+        Contestant("keras_lrn, inside XLA", "inside XLA", ours(training=True)),
         # It keeps nothing, whatever the call says.
-        Contestant("layer with training=False", "graph", _not_keeping, "training=True"),
-        *(Contestant("tf.nn", way, _tf_nn) for way in ("graph", "eager", "inside XLA")),
-        Contestant("x + 1", "graph", lambda x, case: x + 1),
+        Contestant("layer with training=False, graph, training=True", "graph", _not_keeping),
+        *(Contestant(f"tf.nn, {way}", way, _tf_nn) for way in ("graph", "eager", "inside XLA")),
+        Contestant(FLOOR, "graph", lambda x, case: x + 1),
     ]
 
 
@@ -106,55 +101,54 @@ def error_against_the_oracle(case, outputs):
     """
     corners = [slice(None, None, max(1, length - 1)) for length in case.shape]
     corners[case.axis] = slice(None)
-    x, upstream, *outputs = (
-        tf.cast(t[tuple(corners)], tf.float64).numpy() for t in (*case.tensors, *outputs)
-    )
+    tensors = [tf.cast(t[tuple(corners)], tf.float64).numpy() for t in (*case.tensors, *outputs)]
+    x, upstream, y, *dx = tensors
     arguments = {"size": case.size, "axis": case.axis, **NUMBERS}
-    expected = [reference.local_response_normalization(x, **arguments)]
-    expected.append(reference.gradient(x, upstream, **arguments))
-    return max(
-        np.max(np.abs(output - exact)) / np.max(np.abs(exact))
-        for output, exact in zip(outputs, expected, strict=False)
-    )
+    errors = [_error(y, reference.local_response_normalization(x, **arguments))]
+    errors += [_error(dx[0], reference.gradient(x, upstream, **arguments))] if dx else []
+    return np.max(errors)  # NaN if one is
+
+
+def _error(output, exact):
+    return np.max(np.abs(output - exact)) / np.max(np.abs(exact))
 
 
 def _not_keeping(x, case):
-    layer = LocalResponseNormalization(
-        case.size, axis=case.axis, dtype=case.dtype, training=False, **NUMBERS
-    )
-    return layer(x, training=True)
+    options = {"axis": case.axis, "dtype": case.dtype, "training": False, **NUMBERS}
+    return LocalResponseNormalization(case.size, **options)(x, training=True)
 
 
 def _tf_nn(x, case):
-    if case.axis != -1:
-        there = [0, 2, 3, 1]
-        channels_last = dataclasses.replace(case, axis=-1)
-        return tf.transpose(_tf_nn(tf.transpose(x, there), channels_last), [0, 3, 1, 2])
-    return tf.nn.local_response_normalization(
-        x, case.size // 2, NUMBERS["bias"], NUMBERS["alpha"] / case.size, NUMBERS["beta"]
-    )
+    if case.size % 2 == 0:
+        raise ValueError("tf.nn takes a radius, which no even size has")
+    numbers = case.size // 2, NUMBERS["bias"], NUMBERS["alpha"] / case.size, NUMBERS["beta"]
+    if case.axis == -1:
+        return tf.nn.local_response_normalization(x, *numbers)
+    channels_last = tf.transpose(x, [0, 2, 3, 1])
+    return tf.transpose(tf.nn.local_response_normalization(channels_last, *numbers), [0, 3, 1, 2])
 
 
-NETWORKS = ("keras_lrn", "keras_lrn, training=False", "tf.nn", "none")
+OURS = {
+    "keras_lrn": {"training": True},
+    "keras_lrn, training=False": {"training": False},
+    "keras_lrn, jit_compile=True": {"jit_compile": True},
+}
+NETWORKS = (*OURS, "tf.nn", "none")
 
 
 def with_normalization(network, normalization):
     """A compiled copy of `network` whose LRN layers are replaced."""
 
     def clone(layer):
+        config = layer.get_config()
         if isinstance(layer, LocalResponseNormalization):
-            numbers = layer.size // 2, layer.bias, layer.alpha / layer.size, layer.beta
-            if normalization == "tf.nn":
-                return keras.layers.Lambda(
-                    lambda x: tf.nn.local_response_normalization(x, *numbers)
-                )
             if normalization == "none":
-                return keras.layers.Identity()
-            changed = {"training": normalization == "keras_lrn"}
-            if "jit_compile" in normalization:
-                changed["jit_compile"] = True
-            return layer.__class__.from_config({**layer.get_config(), **changed})
-        return layer.__class__.from_config(layer.get_config())
+                return layers.Identity()
+            if normalization == "tf.nn":
+                numbers = layer.size // 2, layer.bias, layer.alpha / layer.size, layer.beta
+                return layers.Lambda(lambda x: tf.nn.local_response_normalization(x, *numbers))
+            config |= OURS[normalization]
+        return layer.__class__.from_config(config)
 
     copy = keras.models.clone_model(network, clone_function=clone)
     copy.set_weights(network.get_weights())
@@ -164,23 +158,17 @@ def with_normalization(network, normalization):
 
 def alexnet(image_size=227, units=4096, classes=1000):
     """AlexNet in one tower."""
-    layers = keras.layers
     return keras.Sequential(
         [
             keras.Input((image_size, image_size, 3)),
-            layers.Conv2D(96, 11, strides=4, activation="relu"),
-            LocalResponseNormalization(5, alpha=5e-4, bias=2.0),
+            *_normalized(96, 11, strides=4),
             layers.MaxPooling2D(3, 2),
-            layers.Conv2D(256, 5, padding="same", activation="relu"),
-            LocalResponseNormalization(5, alpha=5e-4, bias=2.0),
+            *_normalized(256, 5, padding="same"),
             layers.MaxPooling2D(3, 2),
-            layers.Conv2D(384, 3, padding="same", activation="relu"),
-            layers.Conv2D(384, 3, padding="same", activation="relu"),
-            layers.Conv2D(256, 3, padding="same", activation="relu"),
+            *(layers.Conv2D(n, 3, padding="same", activation="relu") for n in (384, 384, 256)),
             layers.MaxPooling2D(3, 2),
             layers.Flatten(),
-            layers.Dense(units, activation="relu"),
-            layers.Dense(units, activation="relu"),
+            *(layers.Dense(units, activation="relu") for _ in range(2)),
             layers.Dense(classes, activation="softmax"),
         ]
     )
@@ -188,16 +176,18 @@ def alexnet(image_size=227, units=4096, classes=1000):
 
 def two_layers(image_size=None):
     """A small network with two LRN layers, for images of one size or of any."""
-    layers = keras.layers
     return keras.Sequential(
         [
             keras.Input((image_size, image_size, 3)),
-            layers.Conv2D(16, 3, activation="relu"),
-            LocalResponseNormalization(5, alpha=5e-4, bias=2.0),
+            *_normalized(16, 3),
             layers.MaxPooling2D(),
-            layers.Conv2D(32, 3, activation="relu"),
-            LocalResponseNormalization(5, alpha=5e-4, bias=2.0),
+            *_normalized(32, 3),
             layers.GlobalAveragePooling2D(),
             layers.Dense(10, activation="softmax"),
         ]
     )
+
+
+def _normalized(filters, kernel, **options):
+    yield layers.Conv2D(filters, kernel, activation="relu", **options)
+    yield LocalResponseNormalization(5, alpha=5e-4, bias=2.0)

@@ -6,8 +6,10 @@
 import gc
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 import keras
@@ -17,15 +19,13 @@ from contestants import BOTH, Case, contestants, two_layers, with_normalization
 
 from keras_lrn import local_response_normalization
 
-# TensorFlow's allocator for oneDNN keeps what was freed, which would hide a later peak.
-RETURNS_FREED_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 
-
-def in_fresh_process(function, environment=None, **arguments):
+def in_fresh_process(function, **arguments):
     """Calls `function` of this module in a new process."""
     command = [sys.executable, __file__, function.__name__, json.dumps(arguments)]
-    environment = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    # TensorFlow's allocator for oneDNN keeps what was freed, which would hide a later peak.
+    variables = {"TF_ENABLE_ONEDNN_OPTS": "0"} if function is peak_memory else {}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables)
     if done.returncode:
         raise RuntimeError(f"{function.__name__}({arguments}) failed:\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -48,81 +48,49 @@ def peak_memory(contestant, shape):
     while peak == before:  # Fills what was freed since the last peak.
         ballast.append(np.ones(2**17))
         peak = _peak_so_far()
-    tensor = 4 * int(np.prod(shape))
     beyond = []
     for run in runs:
         run()
-        beyond.append((_peak_so_far() - peak) / tensor - 2)
+        beyond.append((_peak_so_far() - peak) / (4 * np.prod(shape)) - 2)
     kept = (beyond[2] - beyond[1]) / (chains[2] - chains[1]) - 1
-    return {"peak_beyond": beyond[0], "kept_per_layer": kept}
+    return {"peak beyond": beyond[0], "kept per layer": kept}
 
 
 def many_alphas(way, shape, count):
-    """MB that so many values of alpha add to the first ten, and the slowest call by the median."""
-
+    """What so many values of alpha add to the first, in memory and in programs compiled."""
     x = tf.random.normal(shape)
-    megabytes, seconds = [], []
-    for alpha in np.linspace(0.5, 1.5, count).tolist():
-        start = time.perf_counter()
-        if way == "eager":
-            _step(x, alpha)
-        else:  # as a search does it: a new graph for each
-            tf.function(lambda x, alpha=alpha: _step(x, alpha), autograph=False)(x)
-        seconds.append(time.perf_counter() - start)
-        gc.collect()
-        megabytes.append(_now() / 1e6)
-    later = seconds[10:]
-    return {"growth": megabytes[-1] - megabytes[9], "slowest": max(later) / np.median(later)}
+    megabytes, programs, seconds = [], [], []
+    with tempfile.TemporaryDirectory() as dump:
+        # XLA has no public counter; it writes one such file for each program that it compiles.
+        flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_text"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+        for alpha in np.linspace(0.5, 1.5, count).tolist():
+            start = time.perf_counter()
+            if way == "eager":
+                _gradient(x, alpha)
+            else:  # as a search does it: a new graph for each
+                tf.function(lambda x, alpha=alpha: _gradient(x, alpha), autograph=False)(x)
+            seconds.append(time.perf_counter() - start)
+            if len(seconds) in (1, count):
+                gc.collect()
+                megabytes.append(_now() / 1e6)
+                programs.append(len(list(pathlib.Path(dump).glob("*.before_optimizations.txt"))))
+    return {
+        "MB added": megabytes[-1] - megabytes[0],
+        "programs of the first": programs[0],
+        "programs added": programs[-1] - programs[0],
+        "slowest by the median": max(seconds[1:]) / np.median(seconds[1:]),
+    }
 
 
-def image_sizes(normalization, how, sizes, batch):
-    """Seconds of one step at each image size, and MB that the last three quarters of them add."""
-    network = with_normalization(two_layers(), normalization)
-    rng = np.random.default_rng(0)
-    images = [rng.standard_normal((batch, size, size, 3), np.float32) for size in sizes]
-    labels = np.arange(batch) % 10
-    step = _training_step(network, traced=how == "tf.function")
-    megabytes = []
-    start = time.perf_counter()
-    if how == "fit":
-        specs = tf.TensorSpec([None, None, None, 3], tf.float32), tf.TensorSpec([None], tf.int64)
-        batches = tf.data.Dataset.from_generator(
-            lambda: ((image, labels) for image in images), output_signature=specs
-        )
-        network.fit(batches, steps_per_epoch=len(images), shuffle=False, verbose=0)
-    else:
-        for image in images:
-            step(image, labels)
-            megabytes.append(_now() / 1e6)
-    tf.test.experimental.sync_devices()
-    seconds = time.perf_counter() - start
-    growth = megabytes[-1] - megabytes[len(sizes) // 4] if megabytes else None
-    return {"seconds": seconds, "growth": growth}
-
-
-def first_step(normalization, how, image_size, batch):
-    """Seconds of the first training step of two layers, tracing and compiling included."""
+def training_steps(normalization, how, sizes, batch):
+    """Seconds of a step at each image size, compiling included; MB that the last 3/4 add."""
+    image_size = sizes[0] if len(sizes) == 1 else None
     network = with_normalization(two_layers(image_size), normalization)
-    images = np.random.default_rng(0).standard_normal(
-        (batch, image_size, image_size, 3), np.float32
-    )
-    labels = np.arange(batch) % 10
-    step = _training_step(network, traced=how == "tf.function")
-    start = time.perf_counter()
-    network.train_on_batch(images, labels) if how == "fit" else step(images, labels)
-    tf.test.experimental.sync_devices()
-    return {"seconds": time.perf_counter() - start}
-
-
-def _step(x, alpha):
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = local_response_normalization(x, 5, alpha=alpha, training=True)
-    return tape.gradient(y, x)
-
-
-def _training_step(network, traced):
     network.optimizer.build(network.trainable_variables)
+    rng, labels = np.random.default_rng(0), np.arange(batch) % 10
+    images = [rng.standard_normal((batch, size, size, 3), np.float32) for size in sizes]
+    megabytes = []
 
     def step(x, y):
         with tf.GradientTape() as tape:
@@ -130,8 +98,35 @@ def _training_step(network, traced):
         variables = network.trainable_variables
         network.optimizer.apply(tape.gradient(loss, variables), variables)
 
-    spec = [tf.TensorSpec([None, *network.input_shape[1:]]), tf.TensorSpec([None], tf.int64)]
-    return tf.function(step, input_signature=spec) if traced else step
+    def after_step(*_, **__):
+        megabytes.append(_now() / 1e6)
+
+    start = time.perf_counter()
+    if how == "fit":
+        after = keras.callbacks.LambdaCallback(on_train_batch_end=after_step)
+        network.fit(
+            ((x, labels) for x in images),
+            steps_per_epoch=len(sizes),
+            shuffle=False,
+            verbose=0,
+            callbacks=[after],
+        )
+    else:
+        spec = tf.TensorSpec([None, image_size, image_size, 3]), tf.TensorSpec([None], tf.int64)
+        run = step if how == "eager" else tf.function(step, spec)
+        for x in images:
+            run(x, labels)
+            after_step()
+    tf.test.experimental.sync_devices()
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "MB added": megabytes[-1] - megabytes[len(sizes) // 4]}
+
+
+def _gradient(x, alpha):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = local_response_normalization(x, 5, alpha=alpha, training=True)
+    return tape.gradient(y, x)
 
 
 def _peak_so_far():
@@ -142,15 +137,12 @@ def _peak_so_far():
 
 
 def _now():
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # only Linux says
+    statm = pathlib.Path("/proc/self/statm")
+    if not statm.exists():  # only Linux says
         return _peak_so_far()
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":
-    functions = (peak_memory, many_alphas, image_sizes, first_step)
     keras.utils.set_random_seed(0)
-    chosen = {function.__name__: function for function in functions}[sys.argv[1]]
-    print(json.dumps(chosen(**json.loads(sys.argv[2]))))
+    print(json.dumps(globals()[sys.argv[1]](**json.loads(sys.argv[2]))))

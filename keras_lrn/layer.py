@@ -153,6 +153,7 @@ class LocalResponseNormalization(keras.layers.Layer):
     def call(self, inputs: Any, training: Bool | None = None) -> "tf.Tensor":
         if isinstance(inputs, (list, tuple, dict)):
             raise ValueError(f"{self._caller()} expects one input tensor. Received: {inputs!r}")
+        # The attributes may have been changed since, so they are checked again.
         formula = arguments.checked(
             self.size,
             alpha=self.alpha,

@@ -16,7 +16,7 @@ JIT_COMPILES = ("auto", True, False)
 WAYS = list(itertools.product(MODES, TRAININGS, JIT_COMPILES))
 
 
-def in_mode(mode, function):
+def traced_in(mode, function):
     """`function` of tensors with channels last itself, or what TensorFlow or XLA makes of it."""
     if mode == "eager":
         return function

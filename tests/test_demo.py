@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from cases import run_python
 
 import keras_lrn
 from keras_lrn import demo
@@ -88,13 +88,7 @@ def hide(monkeypatch, module):
 
 def test_the_demo_passes_96_percent_and_every_artefact_agrees(tmp_path):
     output = tmp_path / "new" / "digits"
-    path = os.pathsep.join([str(Path(keras_lrn.__file__).parents[1]), *sys.path])
-    finished = subprocess.run(
-        [sys.executable, "-m", "keras_lrn", "--output", output, "--plot"],
-        env=os.environ | {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-    )
+    finished = run_python("-m", "keras_lrn", "--output", output, "--plot")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "Epoch 20/20" in finished.stdout
     assert "━" in finished.stdout  # Keras's progress bars

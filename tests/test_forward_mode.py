@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import random_x_and_upstream, relative_error
-from modes import MODES, WAYS, dealt, in_mode, tangent, tangent_of_gradient
+from modes import MODES, WAYS, dealt, tangent, tangent_of_gradient, traced_in
 
 from keras_lrn import LocalResponseNormalization, local_response_normalization, reference
 
@@ -44,7 +44,7 @@ def gradient_of(normalize):
 def carried(function, x, direction, *others, mode, place):
     """The tangent of the function of `x` and `others` as `x` moves along `direction`."""
     if place == "outside":
-        function = in_mode(mode, function)
+        function = traced_in(mode, function)
 
     def accumulate(x, direction, *others):
         with tf.autodiff.ForwardAccumulator(x, direction) as accumulator:
@@ -53,7 +53,7 @@ def carried(function, x, direction, *others, mode, place):
         return accumulator.jvp(y, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     if place == "inside":
-        accumulate = in_mode(mode, accumulate)
+        accumulate = traced_in(mode, accumulate)
     return accumulate(*map(tf.constant, (x, direction, *others)))
 
 
@@ -152,7 +152,7 @@ def test_the_gradient_of_a_tangent_is_right(mode, training):
 
     x, direction = random_x_and_upstream(SHAPE, "float32")
     upstream, _ = random_x_and_upstream(SHAPE, "float32", seed=1)
-    actual = in_mode(mode, gradient)(*map(tf.constant, (x, direction, upstream)))
+    actual = traced_in(mode, gradient)(*map(tf.constant, (x, direction, upstream)))
     # The order of the two derivatives does not matter.
     expected = tangent_of_gradient(x, upstream, direction, **arguments)
     assert relative_error(actual, expected) <= 5e-6

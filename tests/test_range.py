@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import assert_accurate, random_x_and_upstream, relative_error
-from modes import MODES, WAYS, dealt, in_mode
+from modes import MODES, WAYS, dealt, traced_in
 
 from keras_lrn import local_response_normalization, reference
 from keras_lrn.formulas import LARGER
@@ -95,7 +95,7 @@ def test_any_alpha_is_right_in_every_way_to_run(mode, training, jit_compile, for
         options = dict(training=training, jit_compile=jit_compile)
         return value_and_gradient(x, upstream, **arguments, **options)
 
-    actual = in_mode(mode, call)(tf.constant(x), tf.constant(upstream))
+    actual = traced_in(mode, call)(tf.constant(x), tf.constant(upstream))
     for got, expected in zip(actual, exact(x, upstream, **arguments), strict=True):
         assert_accurate(got, expected, "float32")
 
@@ -111,7 +111,7 @@ def test_the_gradient_of_an_inference_graph_is_right_for_any_alpha(alpha, mode, 
     arguments = dict(size=5, alpha=alpha, beta=1.0, bias=1.0)
     for energy in (None, 1):
         x, upstream = arrays(IMAGES, alpha, energy)
-        actual = in_mode(mode, gradient)(tf.constant(x), tf.constant(upstream))
+        actual = traced_in(mode, gradient)(tf.constant(x), tf.constant(upstream))
         assert_accurate(actual, reference.gradient(x, upstream, **arguments), "float32")
 
 
@@ -133,7 +133,7 @@ def at_size_one(x, *, beta, bias, mode):
     x = np.full((2, 3), x, "float32")
     upstream = np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]], "float32")
     arguments = dict(size=1, alpha=1.0, beta=beta, bias=bias)
-    actual = in_mode(mode, lambda *xu: value_and_gradient(*xu, training=True, **arguments))(
+    actual = traced_in(mode, lambda *xu: value_and_gradient(*xu, training=True, **arguments))(
         tf.constant(x), tf.constant(upstream)
     )
     return actual, exact(x, upstream, **arguments)
@@ -192,7 +192,7 @@ def test_a_bias_that_is_no_normal_number_counts_as_zero(
         options = dict(training=training, jit_compile=jit_compile)
         return value_and_gradient(x, upstream, bias=bias, **arguments, **options)
 
-    actual = in_mode(mode, call)(tf.constant(x), tf.constant(upstream))
+    actual = traced_in(mode, call)(tf.constant(x), tf.constant(upstream))
     for got, expected in zip(actual, exact(x, upstream, bias=0.0, **arguments), strict=True):
         assert_accurate(got, expected, dtype)
         np.testing.assert_array_equal(got[1, 2:, 5:10], 0)

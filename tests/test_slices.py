@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import assert_accurate, random_x_and_upstream, relative_error
-from modes import MODES, TRAININGS, WAYS, dealt, in_mode, second_order
+from modes import MODES, TRAININGS, WAYS, dealt, second_order, traced_in
 
 from keras_lrn import LocalResponseNormalization, local_response_normalization, reference
 
@@ -72,7 +72,7 @@ def test_derivatives_of_looked_up_rows_are_right_in_both_orders(
     upstream, cotangent = random_x_and_upstream(look_up(x).shape, seed=1)
     arguments = dict(ARGUMENTS, lda_coeff=lda_coeff)
     normalize = normalization(call, training, arguments | {"jit_compile": jit_compile})
-    first, second = in_mode(mode, derivatives(normalize, look_up))(
+    first, second = traced_in(mode, derivatives(normalize, look_up))(
         *map(tf.constant, (x, upstream, cotangent))
     )
     upstream, cotangent = dense(look_up, upstream, x), dense(look_up, cotangent, x)
@@ -103,7 +103,7 @@ def test_gradients_of_looked_up_rows_keep_the_dtype(mode, training, jit_compile,
     x, upstream = tf.cast(random_x_and_upstream(SHAPE), dtype)
     arguments = dict(ARGUMENTS, size=size, lda_coeff=-2.0)
     normalize = normalization("function", training, arguments | {"jit_compile": jit_compile})
-    dx = in_mode(mode, gradient(normalize, look_up))(x, upstream[:3])
+    dx = traced_in(mode, gradient(normalize, look_up))(x, upstream[:3])
     expected = reference.gradient(x, dense(look_up, upstream[:3], x), **arguments)
     assert_accurate(dx, expected, dtype)
 
@@ -130,7 +130,7 @@ def test_slices_that_do_not_tell_the_shape_are_taken_too(mode):
     upstream, _ = random_x_and_upstream((len(ROWS), *SHAPE[1:]), seed=1)
     arguments = dict(ARGUMENTS, lda_coeff=-2.0)
     normalize = normalization("function", True, arguments)
-    dx = in_mode(mode, gradient(normalize, look_up))(tf.constant(x), tf.constant(upstream))
+    dx = traced_in(mode, gradient(normalize, look_up))(tf.constant(x), tf.constant(upstream))
     expected = np.zeros(SHAPE)
     np.add.at(expected, ROWS, upstream)
     assert_accurate(dx, reference.gradient(x, expected, **arguments), "float64")

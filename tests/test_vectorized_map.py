@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 from cases import assert_accurate, random_x_and_upstream
-from modes import TRAININGS, in_mode
+from modes import TRAININGS, traced_in
 
 from keras_lrn import local_response_normalization, reference
 
@@ -48,7 +48,7 @@ DROPPED = pytest.mark.xfail(
 @pytest.mark.parametrize("mode", ["eager", "graph", "shape unknown", "XLA"])
 def test_a_vectorized_gradient_is_multiplied_by_lda_coeff(mode, training, gradient, lda_coeff):
     x, upstream = random_x_and_upstream(SHAPE, "float32")
-    function = in_mode(mode, lambda x, upstream: gradient(x, upstream, training, lda_coeff))
+    function = traced_in(mode, lambda x, upstream: gradient(x, upstream, training, lda_coeff))
     dx = function(tf.constant(x), tf.constant(upstream))
     expected = reference.gradient(x, upstream, lda_coeff=lda_coeff, **ARGUMENTS)
     assert_accurate(dx, expected, "float32")
