@@ -109,8 +109,8 @@ def check_call_training(training: Bool | None) -> bool | None:
     )
 
 
-def check_input(shape: Sequence[Any] | None, dtype: str, axis: int, caller: str) -> int:
-    """Checks shape and dtype of the input; returns the axis counted from the front."""
+def check_input(shape: Sequence[Any] | None, dtype: str, axis: int, caller: str) -> None:
+    """Says what is wrong with the shape or the dtype of the input."""
     if dtype not in FLOAT_DTYPES:
         raise ValueError(
             f"{caller} expects an input of dtype {', '.join(FLOAT_DTYPES[:-1])} or "
@@ -127,7 +127,6 @@ def check_input(shape: Sequence[Any] | None, dtype: str, axis: int, caller: str)
             f"{caller} expects `axis` to be a channel axis, other than the batch axis 0, of an "
             f"input of rank {rank}. Received: axis={axis}, shape={shape}"
         )
-    return axis % rank
 
 
 def wider(dtype: str, other: str) -> str:
